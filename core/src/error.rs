@@ -1,0 +1,64 @@
+//! Every error a command can answer, and its exact text on the wire.
+
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// An unknown, repeated or contradictory option, or one without its value.
+    Syntax,
+    WrongArity,
+    WrongType,
+    /// `name` is not a decimal integer in `min..=max`.
+    Range {
+        name: &'static str,
+        min: u64,
+        max: u64,
+    },
+    /// `name` has too few or too many bytes.
+    Length {
+        name: &'static str,
+        min: usize,
+        max: usize,
+    },
+    /// The counter stands at 2^53 − 1: the clock is past the year 2255, or a primary or
+    /// RDB file brought a token that high.
+    TokensExhausted,
+    /// An ordinary client sent one of the commands by which state is replicated.
+    EffectOrigin,
+    /// An effect of a newer module version; upgrade replicas before their primary.
+    EffectVersion,
+    EffectMalformed,
+    /// A bug: a callback panicked. The server's log has the message.
+    Internal,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Syntax => f.write_str("ERR syntax error"),
+            Error::WrongArity => f.write_str("ERR wrong number of arguments"),
+            Error::WrongType => {
+                f.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Error::Range { name, min, max } => {
+                write!(f, "ERR {name} must be an integer between {min} and {max}")
+            }
+            Error::Length { name, min, max } => {
+                write!(f, "ERR {name} must be between {min} and {max} bytes long")
+            }
+            Error::TokensExhausted => {
+                f.write_str("ERR no fencing token is left below 2^53: check the server's clock")
+            }
+            Error::EffectOrigin => f.write_str(
+                "ERR internal command: accepted only from the primary or the append-only file",
+            ),
+            Error::EffectVersion => {
+                f.write_str("ERR effect of a newer sluice version: upgrade replicas first")
+            }
+            Error::EffectMalformed => f.write_str("ERR malformed effect"),
+            Error::Internal => f.write_str("ERR internal error in sluice: see the server log"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,112 @@
+//! A command's arguments, borrowed from the server.
+
+use super::api::api;
+use redis_module::raw::RedisModuleString;
+use sluice_core::{parse, Error, Identity, Token};
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+
+/// An argument as the server keeps it: key names and what is passed on as it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'a> {
+    ptr: *mut RedisModuleString,
+    lives: PhantomData<&'a RedisModuleString>,
+}
+
+impl<'a> Text<'a> {
+    /// # Safety
+    /// `ptr` must be a valid string of the server for as long as `'a`.
+    pub(crate) unsafe fn new(ptr: *mut RedisModuleString) -> Text<'a> {
+        Text {
+            ptr,
+            lives: PhantomData,
+        }
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut RedisModuleString {
+        self.ptr
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        let mut len = 0;
+        // SAFETY: `ptr` is valid for 'a (see `new`); the server returns where the bytes of
+        // the string are and how many, never NULL.
+        unsafe {
+            let start = (api().string_ptr_len)(self.ptr, &mut len);
+            std::slice::from_raw_parts(start.cast(), len)
+        }
+    }
+}
+
+/// The arguments behind the command's name, taken one by one.
+///
+/// Running out of them is a wrong number of arguments, unless an option's word has been
+/// read: then its value is missing, which is a syntax error.
+pub(crate) struct Args<'a> {
+    rest: &'a [*mut RedisModuleString],
+}
+
+impl<'a> Args<'a> {
+    /// # Safety
+    /// `argv` must hold `argc` valid strings for as long as `'a`, the first of them the
+    /// command's name.
+    pub(crate) unsafe fn new(argv: *mut *mut RedisModuleString, argc: usize) -> Args<'a> {
+        // SAFETY: as the caller promises.
+        let all = unsafe { std::slice::from_raw_parts(argv, argc) };
+        Args {
+            rest: all.get(1..).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn text(&mut self) -> Result<Text<'a>, Error> {
+        let (first, rest) = self.rest.split_first().ok_or(Error::WrongArity)?;
+        self.rest = rest;
+        // SAFETY: the strings of argv are valid for 'a.
+        Ok(unsafe { Text::new(*first) })
+    }
+
+    /// The next option's word, or `None` at the end.
+    pub(crate) fn word(&mut self) -> Option<&'a [u8]> {
+        self.text().ok().map(Text::bytes)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Error> {
+        self.text().map(Text::bytes)
+    }
+
+    pub(crate) fn integer(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<u64, Error> {
+        parse::integer(name, self.bytes()?, range)
+    }
+
+    pub(crate) fn owner(&mut self) -> Result<&'a [u8], Error> {
+        parse::bytes("owner", self.bytes()?, 1..=Identity::MAX_OWNER)
+    }
+
+    pub(crate) fn token(&mut self, name: &'static str) -> Result<Token, Error> {
+        let value = self.integer(name, 1..=Token::MAX)?;
+        Ok(Token::new(value).expect("in the range of tokens"))
+    }
+
+    /// Whatever follows an option's word: without it the syntax is wrong, not the arity.
+    pub(crate) fn value<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.rest.is_empty() {
+            return Err(Error::Syntax);
+        }
+        read(self)
+    }
+
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Syntax)
+        }
+    }
+}

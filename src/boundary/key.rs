@@ -1,0 +1,176 @@
+//! An opened key, typed.
+
+use super::api::api;
+use super::args::Text;
+use super::context::Context;
+use super::datatype::{DataType, Stored};
+use redis_module::raw::{
+    RedisModuleKey, REDISMODULE_KEYTYPE_EMPTY, REDISMODULE_READ, REDISMODULE_WRITE,
+};
+use sluice_core::{Error, Micros, Millis};
+use std::ffi::c_int;
+use std::ptr;
+
+/// A key that is open while this lives.
+///
+/// Opening for writing deletes a key whose TTL is past, and propagates that. Closing signals
+/// nothing (NO_IMPLICIT_SIGNAL_MODIFIED), so that a busy reply aborts no WATCH and invalidates
+/// no cache: whoever changes the value calls [`Key::publish`].
+pub(crate) struct Key<'a, T: DataType> {
+    ctx: Context,
+    name: Text<'a>,
+    /// NULL only for a missing key opened for reading.
+    handle: *mut RedisModuleKey,
+    /// The value of our type, NULL when there is none.
+    stored: *mut Stored<T>,
+}
+
+impl<'a, T: DataType> Key<'a, T> {
+    pub(crate) fn open_to_read(ctx: Context, name: Text<'a>) -> Result<Self, Error> {
+        Self::open(ctx, name, REDISMODULE_READ)
+    }
+
+    pub(crate) fn open_to_write(ctx: Context, name: Text<'a>) -> Result<Self, Error> {
+        Self::open(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE)
+    }
+
+    fn open(ctx: Context, name: Text<'a>, mode: u32) -> Result<Self, Error> {
+        let key = Self::open_any(ctx, name, mode);
+        if key.stored.is_null() && !key.is_empty() {
+            return Err(Error::WrongType);
+        }
+        Ok(key)
+    }
+
+    /// Opens a key to overwrite whatever is there, as an effect does.
+    pub(crate) fn open_to_overwrite(ctx: Context, name: Text<'a>) -> Self {
+        Self::open_any(ctx, name, REDISMODULE_READ | REDISMODULE_WRITE)
+    }
+
+    fn open_any(ctx: Context, name: Text<'a>, mode: u32) -> Self {
+        // SAFETY: context and name live while the callback runs, and so does the key. The
+        // server accepts a NULL handle when asked for its type, and answers NULL for what
+        // is no module value. A value of our type is a box that we made (see `set`,
+        // `rdb_load` and `copy` of the data type).
+        let (handle, stored) = unsafe {
+            let handle = (api().open_key)(ctx.as_ptr(), name.as_ptr(), mode as c_int);
+            let found = (api().module_type_get_type)(handle);
+            let stored = if !found.is_null() && found == T::handle().as_ptr() {
+                (api().module_type_get_value)(handle).cast()
+            } else {
+                ptr::null_mut()
+            };
+            (handle, stored)
+        };
+        Key {
+            ctx,
+            name,
+            handle,
+            stored,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        // SAFETY: a handle or NULL, both of which the server accepts here.
+        let kind = unsafe { (api().key_type)(self.handle) };
+        kind == REDISMODULE_KEYTYPE_EMPTY as c_int
+    }
+
+    /// The value, if there is one of our type.
+    pub(crate) fn value(&mut self) -> Option<&mut T> {
+        // SAFETY: NULL or our box, which only this key reaches while it is borrowed: the
+        // server runs nothing else meanwhile.
+        unsafe { self.stored.as_mut() }.map(|stored| &mut stored.value)
+    }
+
+    /// Stores `value`, in place where there is one of our type already.
+    pub(crate) fn set(&mut self, value: T) {
+        if let Some(stored) = self.value() {
+            *stored = value;
+            return;
+        }
+        self.stored = Box::into_raw(Box::new(Stored::new(value)));
+        // SAFETY: open for writing; the server owns the box from here on and gives it back
+        // through the type's `free`.
+        unsafe {
+            let stored = self.stored.cast();
+            (api().module_type_set_value)(self.handle, T::handle().as_ptr(), stored);
+        }
+    }
+
+    /// Makes the change of the value known: the key's TTL becomes the deadline inside, the
+    /// effect goes to replicas and the append-only file, and watchers and client-side caches
+    /// are told.
+    pub(crate) fn publish(&mut self, now: Micros) {
+        let (ctx, name) = (self.ctx, self.name);
+        let Some(value) = self.value() else {
+            return;
+        };
+        let (deadline, effect) = (value.deadline(), value.to_effect(now));
+        self.set_deadline(deadline);
+        ctx.replicate_effect(T::EFFECT, name, &effect);
+        self.changed();
+    }
+
+    /// Publishes an unchanged value only if a foreign EXPIRE, PERSIST or RESTORE left the
+    /// key with another TTL than the deadline inside.
+    pub(crate) fn publish_if_ttl_strayed(&mut self, now: Micros) {
+        let ttl = self.deadline();
+        if self
+            .value()
+            .is_some_and(|value| ttl != Some(value.deadline()))
+        {
+            self.publish(now);
+        }
+    }
+
+    /// Deletes the key, and makes that known.
+    pub(crate) fn remove(&mut self) {
+        self.stored = ptr::null_mut();
+        // SAFETY: open for writing.
+        unsafe { (api().delete_key)(self.handle) };
+        self.ctx.replicate_del(self.name);
+        self.changed();
+    }
+
+    /// Stores what an effect carries. The effect itself goes on as it came.
+    pub(crate) fn apply(&mut self, value: T) {
+        let deadline = value.deadline();
+        self.set(value);
+        self.set_deadline(deadline);
+        self.ctx.replicate_verbatim();
+        self.changed();
+    }
+
+    /// Makes the key expire after its last living millisecond.
+    fn set_deadline(&mut self, deadline: Millis) {
+        // SAFETY: open for writing and not empty. Deadlines are below 2^53 or a sum close
+        // to it, so they are no negative TTL.
+        unsafe { (api().set_abs_expire)(self.handle, deadline.0 as i64) };
+    }
+
+    /// When the key will expire; `None` without a TTL (a foreign PERSIST).
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        if self.stored.is_null() {
+            return None;
+        }
+        // SAFETY: with a value the handle is open.
+        let at = unsafe { (api().get_abs_expire)(self.handle) };
+        u64::try_from(at).ok().map(Millis)
+    }
+
+    /// Tells watchers and client-side caches that the value changed.
+    fn changed(&self) {
+        // SAFETY: context and name live while the callback runs.
+        unsafe { (api().signal_modified_key)(self.ctx.as_ptr(), self.name.as_ptr()) };
+    }
+}
+
+impl<T: DataType> Drop for Key<'_, T> {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            // SAFETY: opened by us and closed only here.
+            unsafe { (api().close_key)(self.handle) };
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! LOCK.FORCERELEASE key [TOKEN t]
+
+use crate::boundary::args::Args;
+use crate::boundary::context::{Context, Reply};
+use crate::boundary::key::Key;
+use crate::boundary::trampoline::entry;
+use crate::boundary::{clock, log};
+use crate::metrics;
+use sluice_core::{parse, Error, Lock};
+
+entry!(sluice_lock_forcerelease, "LOCK.FORCERELEASE", run);
+
+fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
+    let name = args.text()?;
+    let mut token = None;
+    while let Some(word) = args.word() {
+        if parse::is_word(word, "TOKEN") {
+            parse::once(&mut token, args.value(|args| args.token("TOKEN"))?)?;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    let now = clock::now();
+
+    let mut key = Key::<Lock>::open_to_write(ctx, name)?;
+    let Some(lock) = key.value() else {
+        return Ok(Reply::Integer(0));
+    };
+    if !lock.can_force_release(token, now) {
+        return Ok(Reply::Integer(0));
+    }
+    let whose = match lock.hold() {
+        Some(hold) => format!("owner={}", log::quoted(hold.holder.owner())),
+        None => "kept".to_string(),
+    };
+    let line = format!(
+        "LOCK.FORCERELEASE key={} {whose} token={} by {}",
+        log::quoted(name.bytes()),
+        lock.token().get(),
+        ctx.describe_client()
+    );
+    key.remove();
+    log::notice(&line);
+    metrics::LOCK_FORCED.hit();
+    Ok(Reply::Integer(1))
+}

@@ -1,0 +1,65 @@
+//! LOCK.INFO key
+
+use crate::boundary::args::Args;
+use crate::boundary::clock;
+use crate::boundary::context::{Context, Reply};
+use crate::boundary::key::Key;
+use crate::boundary::trampoline::entry;
+use sluice_core::lock::Hold;
+use sluice_core::{Error, Lock, Millis};
+
+entry!(sluice_lock_info, "LOCK.INFO", run);
+
+fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
+    let name = args.text()?;
+    args.finish()?;
+    let now = clock::now().floor_ms();
+
+    let mut key = Key::<Lock>::open_to_read(ctx, name)?;
+    // A foreign EXPIRE can end a lock before the deadline inside, never after it.
+    let ttl = key.deadline();
+    let Some(lock) = key.value().filter(|lock| !lock.is_over(now)) else {
+        return Ok(Reply::Nil);
+    };
+    let ends = |deadline: Millis| ttl.map_or(deadline, |ttl| ttl.min(deadline)).since(now);
+
+    ctx.reply_map(5);
+    ctx.reply_bytes(b"mode");
+    ctx.reply_bytes(match lock {
+        Lock::Exclusive(_) => b"exclusive",
+        Lock::Kept { .. } => b"kept",
+    });
+    ctx.reply_bytes(b"token");
+    ctx.reply_integer(lock.token().get());
+    ctx.reply_bytes(b"ttl_ms");
+    ctx.reply_integer(ends(lock.deadline()));
+    ctx.reply_bytes(b"holders");
+    match lock.hold() {
+        Some(hold) => {
+            ctx.reply_array(1);
+            reply_hold(ctx, hold, ends(hold.deadline), now);
+        }
+        None => ctx.reply_array(0),
+    }
+    ctx.reply_bytes(b"waiters");
+    ctx.reply_integer(0);
+    Ok(Reply::Sent)
+}
+
+fn reply_hold(ctx: Context, hold: &Hold, ttl_ms: u64, now: Millis) {
+    ctx.reply_map(7);
+    ctx.reply_bytes(b"owner");
+    ctx.reply_bytes(hold.holder.owner());
+    ctx.reply_bytes(b"token");
+    ctx.reply_integer(hold.token.get());
+    ctx.reply_bytes(b"holds");
+    ctx.reply_integer(u64::from(hold.holds));
+    ctx.reply_bytes(b"ttl_ms");
+    ctx.reply_integer(ttl_ms);
+    ctx.reply_bytes(b"held_ms");
+    ctx.reply_integer(now.since(hold.granted));
+    ctx.reply_bytes(b"session");
+    ctx.reply_integer(0);
+    ctx.reply_bytes(b"meta");
+    ctx.reply_bytes(hold.holder.meta());
+}

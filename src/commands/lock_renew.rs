@@ -1,0 +1,48 @@
+//! LOCK.RENEW key owner lease_ms [TOKEN t]
+
+use crate::boundary::args::Args;
+use crate::boundary::clock;
+use crate::boundary::context::{Context, Reply};
+use crate::boundary::key::Key;
+use crate::boundary::trampoline::entry;
+use crate::{metrics, settings};
+use sluice_core::lock::Renew;
+use sluice_core::{parse, Error, Lock};
+
+entry!(sluice_lock_renew, "LOCK.RENEW", run);
+
+fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
+    let name = args.text()?;
+    let owner = args.owner()?;
+    let lease_ms = args.integer("lease_ms", 1..=settings::LOCK_MAX_LEASE_MS.get())?;
+    let mut token = None;
+    while let Some(word) = args.word() {
+        if parse::is_word(word, "TOKEN") {
+            parse::once(&mut token, args.value(|args| args.token("TOKEN"))?)?;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    let now = clock::now();
+
+    let mut key = Key::<Lock>::open_to_write(ctx, name)?;
+    let renewed = match key.value() {
+        Some(lock) => lock.renew(owner, lease_ms, token, now),
+        None => Renew::Lost,
+    };
+    match renewed {
+        Renew::Lost => {
+            metrics::LOCK_LOST.hit();
+            Ok(Reply::Integer(0))
+        }
+        Renew::Left { ms, extended } => {
+            if extended {
+                key.publish(now);
+            } else {
+                key.publish_if_ttl_strayed(now);
+            }
+            metrics::LOCK_RENEWED.hit();
+            Ok(Reply::Integer(ms))
+        }
+    }
+}

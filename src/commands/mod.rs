@@ -1,0 +1,16 @@
+//! The commands: one table that declares them all, one small file for each.
+//!
+//! A body parses its arguments, asks the core for a decision, stores it, publishes its
+//! effect and says what to reply, in that order: whatever can fail does so before anything
+//! is changed.
+
+mod effect;
+mod lock_acquire;
+mod lock_forcerelease;
+mod lock_guard;
+mod lock_info;
+mod lock_release;
+mod lock_renew;
+mod table;
+
+pub(crate) use table::COMMANDS;

@@ -1,0 +1,135 @@
+//! Every command, declared. What the server is told about a command stands only here.
+
+use super::*;
+use crate::boundary::command::{Arg, Command, KeyUse};
+
+const SINCE: &std::ffi::CStr = c"0.1.0";
+
+/// Answers with something stored (a token, a lease), and changes it: an ACL user needs read
+/// and write permission for the key.
+const READ_AND_UPDATE: KeyUse = KeyUse::READ_WRITE
+    .union(KeyUse::ACCESS)
+    .union(KeyUse::UPDATE);
+
+/// Takes something away if it is there, as LREM does: write permission is enough.
+const REMOVE: KeyUse = KeyUse::READ_WRITE.union(KeyUse::DELETE);
+
+pub(crate) static COMMANDS: &[Command] = &[
+    Command {
+        name: c"lock.acquire",
+        entry: lock_acquire::sluice_lock_acquire,
+        flags: "write deny-oom fast",
+        arity: -4,
+        key: Some(READ_AND_UPDATE),
+        categories: c"write fast",
+        summary: c"Takes a lock for a lease, if it is free, and answers its fencing token.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::text(c"owner"),
+            Arg::integer(c"lease_ms"),
+            Arg::text(c"text").option(c"META"),
+        ],
+    },
+    Command {
+        name: c"lock.release",
+        entry: lock_release::sluice_lock_release,
+        flags: "write fast",
+        arity: -3,
+        key: Some(REMOVE),
+        categories: c"write fast",
+        summary: c"Gives a lock back, if this owner holds it.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::text(c"owner"),
+            Arg::integer(c"token").option(c"TOKEN"),
+            Arg::integer(c"ms").option(c"KEEP"),
+        ],
+    },
+    Command {
+        name: c"lock.renew",
+        entry: lock_renew::sluice_lock_renew,
+        flags: "write fast",
+        arity: -4,
+        key: Some(READ_AND_UPDATE),
+        categories: c"write fast",
+        summary: c"Extends the lease of a lock, if this owner still holds it.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::text(c"owner"),
+            Arg::integer(c"lease_ms"),
+            Arg::integer(c"token").option(c"TOKEN"),
+        ],
+    },
+    Command {
+        name: c"lock.info",
+        entry: lock_info::sluice_lock_info,
+        flags: "readonly fast",
+        arity: 2,
+        key: Some(KeyUse::READ_ONLY.union(KeyUse::ACCESS)),
+        categories: c"read fast",
+        summary: c"Shows who holds a lock, for how long, and under which token.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[Arg::key()],
+    },
+    Command {
+        name: c"lock.forcerelease",
+        entry: lock_forcerelease::sluice_lock_forcerelease,
+        flags: "write fast",
+        arity: -2,
+        key: Some(REMOVE),
+        categories: c"write fast dangerous",
+        summary: c"Frees a lock whoever holds it, and writes that into the server's log.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[Arg::key(), Arg::integer(c"token").option(c"TOKEN")],
+    },
+    Command {
+        name: c"lock.guard",
+        entry: lock_guard::sluice_lock_guard,
+        flags: "write deny-oom fast",
+        arity: -3,
+        key: Some(READ_AND_UPDATE),
+        categories: c"write fast",
+        summary: c"Accepts a fencing token unless a higher one was seen here before.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::integer(c"token"),
+            Arg::integer(c"ms").option(c"PX"),
+        ],
+    },
+    effect(c"sluice.effect-lock", effect::sluice_effect_lock),
+    effect(c"sluice.effect-guard", effect::sluice_effect_guard),
+    Command {
+        arity: 2,
+        key: None,
+        args: &[Arg::text(c"effect")],
+        ..effect(c"sluice.effect-token", effect::sluice_effect_token)
+    },
+];
+
+/// A command that carries effects: from the primary or the append-only file only.
+const fn effect(name: &'static std::ffi::CStr, entry: crate::boundary::command::Entry) -> Command {
+    Command {
+        name,
+        entry,
+        flags: "write fast internal",
+        arity: 3,
+        key: Some(KeyUse::OVERWRITE.union(KeyUse::UPDATE)),
+        categories: c"write fast dangerous",
+        summary: c"Internal: state propagated by the primary.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: EFFECT_ARGS,
+    }
+}
+
+static EFFECT_ARGS: &[Arg] = &[Arg::key(), Arg::text(c"effect")];

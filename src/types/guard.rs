@@ -1,0 +1,38 @@
+//! `sluice-fn`: a fence guard.
+
+use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
+use redis_module::raw::RedisModuleCtx;
+use sluice_core::{Guard, Millis};
+use std::ffi::CStr;
+
+static HANDLE: Handle = Handle::new();
+
+impl DataType for Guard {
+    const NAME: &'static CStr = c"sluice-fn";
+    const EFFECT: &'static CStr = c"sluice.effect-guard";
+
+    fn handle() -> &'static Handle {
+        &HANDLE
+    }
+
+    fn deadline(&self) -> Millis {
+        self.until
+    }
+
+    fn heap(&mut self) -> Option<&mut Box<[u8]>> {
+        None
+    }
+
+    /// A guard never raises the high-water mark: whatever it remembers harms nobody else.
+    fn admit(&self, _: Source) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn received(&self) {}
+
+    fn unlinked(&self, _: Unlinked) {}
+}
+
+pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    datatype::register::<Guard>(ctx, datatype::methods::<Guard>())
+}

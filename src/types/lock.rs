@@ -1,0 +1,117 @@
+//! `sluice-lk`: a lock. Its auxiliary data carries the token high-water mark.
+
+use crate::boundary::api::api;
+use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
+use crate::boundary::trampoline::callback;
+use crate::boundary::{clock, log};
+use crate::{metrics, tokens};
+use redis_module::raw::{
+    RedisModuleCtx, RedisModuleIO, REDISMODULE_AUX_BEFORE_RDB, REDISMODULE_ERR, REDISMODULE_OK,
+};
+use sluice_core::{Lock, Malformed, Millis, State, Token};
+use std::ffi::{c_int, CStr};
+
+static HANDLE: Handle = Handle::new();
+
+impl DataType for Lock {
+    const NAME: &'static CStr = c"sluice-lk";
+    const EFFECT: &'static CStr = c"sluice.effect-lock";
+
+    fn handle() -> &'static Handle {
+        &HANDLE
+    }
+
+    fn deadline(&self) -> Millis {
+        Lock::deadline(self)
+    }
+
+    fn heap(&mut self) -> Option<&mut Box<[u8]>> {
+        self.heap_mut()
+    }
+
+    /// A loaded token raises the high-water mark. From a client it must not lie far above
+    /// both the mark and the clock: one payload could push the counter to its end.
+    fn admit(&self, from: Source) -> Result<(), &'static str> {
+        let token = self.token();
+        if token.get() > tokens::high_water()
+            && !token.is_restorable(tokens::high_water(), clock::now())
+            && !from.is_trusted()
+        {
+            return Err("RESTORE refused: its token is more than 24 hours ahead of the clock");
+        }
+        tokens::raise(token);
+        Ok(())
+    }
+
+    fn received(&self) {
+        tokens::raise(self.token());
+    }
+
+    fn unlinked(&self, key: Unlinked) {
+        if self.hold().is_some() && self.is_over(clock::now().floor_ms()) && key.is_primary() {
+            metrics::LOCK_EXPIRED.hit();
+        }
+    }
+}
+
+pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    let mut methods = datatype::methods::<Lock>();
+    methods.aux_save_triggers = REDISMODULE_AUX_BEFORE_RDB as c_int;
+    methods.aux_load = Some(load_mark);
+    // A server that knows the second takes it instead of the first.
+    methods.aux_save = Some(save_mark);
+    methods.aux_save2 = Some(save_mark_if_any);
+    datatype::register::<Lock>(ctx, methods)
+}
+
+/// Redis 7.0: whatever is written or not, the file will need this module to be loaded, and
+/// `load_mark` is called; so there is always something for it to read, 0 for no mark.
+extern "C" fn save_mark(io: *mut RedisModuleIO, _when: c_int) {
+    callback("aux_save", (), || write_mark(io, tokens::high_water()));
+}
+
+/// Redis 7.2 and Valkey: a file nothing was written to loads without this module.
+extern "C" fn save_mark_if_any(io: *mut RedisModuleIO, _when: c_int) {
+    callback("aux_save", (), || match tokens::high_water() {
+        0 => {}
+        mark => write_mark(io, mark),
+    });
+}
+
+fn write_mark(io: *mut RedisModuleIO, mark: u64) {
+    // SAFETY: `io` is the running save's.
+    unsafe {
+        (api().save_unsigned)(io, u64::from(Token::VERSION));
+        (api().save_unsigned)(io, mark);
+    }
+}
+
+extern "C" fn load_mark(io: *mut RedisModuleIO, _encver: c_int, _when: c_int) -> c_int {
+    callback("aux_load", REDISMODULE_ERR as c_int, || {
+        let read = || {
+            // SAFETY: `io` is the running load's; a short file is an IO error to be asked
+            // for.
+            unsafe {
+                let value = (api().load_unsigned)(io);
+                ((api().is_io_error)(io) == 0).then_some(value)
+            }
+        };
+        match (read(), read()) {
+            (Some(version), Some(_)) if version > u64::from(Token::VERSION) => {
+                let version = u8::try_from(version).unwrap_or(u8::MAX);
+                let why = Malformed::Version(version);
+                datatype::refuse(c"sluice-lk auxiliary data", Token::VERSION, why);
+                REDISMODULE_ERR as c_int
+            }
+            (Some(1), Some(0)) => REDISMODULE_OK as c_int,
+            (Some(1), Some(mark)) if Token::new(mark).is_some() => {
+                tokens::raise(Token::new(mark).expect("checked"));
+                REDISMODULE_OK as c_int
+            }
+            _ => {
+                log::warning("sluice-lk auxiliary data: corrupt encoding refused");
+                REDISMODULE_ERR as c_int
+            }
+        }
+    })
+}

@@ -1,0 +1,13 @@
+//! The data types: what is particular to each, beside the callbacks they share.
+
+mod guard;
+mod lock;
+
+use redis_module::raw::RedisModuleCtx;
+
+/// # Safety
+/// `ctx` must be the context of OnLoad.
+pub(crate) unsafe fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    lock::register(ctx)?;
+    guard::register(ctx)
+}
