@@ -15,7 +15,7 @@ mod types;
 
 use boundary::api::{self, api};
 use boundary::events::{self, Handlers};
-use boundary::{command, info, log, trampoline};
+use boundary::{command, info, log, timer, trampoline};
 use redis_module::alloc::RedisAlloc;
 use redis_module::raw::{
     self, RedisModuleCtx, REDISMODULE_OPTIONS_HANDLE_IO_ERRORS,
@@ -65,10 +65,12 @@ unsafe fn load(ctx: *mut RedisModuleCtx) -> Result<(), String> {
         events::subscribe(
             ctx,
             Handlers {
-                forked: tokens::propagate_after_fork,
+                forked: tokens::forked,
                 cron: tokens::propagate_if_due,
             },
-        )
+        )?;
+        timer::register(ctx, tokens::propagate_if_due);
+        Ok(())
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::boundary::datatype::DataType;
 use crate::tokens;
-use sluice_core::{Guard, Lock};
+use sluice_core::limiter::Algorithm;
+use sluice_core::{Guard, Limiter, Lock};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +14,12 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     #[inline]
     pub(crate) fn hit(&self) {
-        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+        self.add(1);
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, events: u64) {
+        self.0.store(self.0.load(Relaxed) + events, Relaxed);
     }
 }
 
@@ -40,8 +46,26 @@ counters! {
     LOCK_EXPIRED = c"lock_leases_expired";
     GUARD_ACCEPTED = c"guard_accepted";
     GUARD_STALE = c"guard_stale";
+    RL_GCRA_ALLOWED = c"rl_gcra_allowed";
+    RL_GCRA_DENIED = c"rl_gcra_denied";
+    RL_TOKENBUCKET_ALLOWED = c"rl_tokenbucket_allowed";
+    RL_TOKENBUCKET_DENIED = c"rl_tokenbucket_denied";
+    RL_PEEKED = c"rl_peeked";
+    /// Keys, not calls.
+    RL_RESET = c"rl_reset";
     /// Effects from clients that may not send any, and malformed or too new ones.
     EFFECTS_REFUSED = c"effects_refused";
+}
+
+/// The counter of verdicts like this one.
+#[inline]
+pub(crate) fn verdict(algorithm: Algorithm, allowed: bool) -> &'static Counter {
+    match (algorithm, allowed) {
+        (Algorithm::Gcra, true) => &RL_GCRA_ALLOWED,
+        (Algorithm::Gcra, false) => &RL_GCRA_DENIED,
+        (Algorithm::TokenBucket, true) => &RL_TOKENBUCKET_ALLOWED,
+        (Algorithm::TokenBucket, false) => &RL_TOKENBUCKET_DENIED,
+    }
 }
 
 /// Everything `INFO sluice` shows.
@@ -52,4 +76,5 @@ pub(crate) fn fields(field: &mut dyn FnMut(&CStr, u64)) {
     field(c"token_high_water", tokens::high_water());
     field(c"lock_keys", Lock::handle().live());
     field(c"guard_keys", Guard::handle().live());
+    field(c"rl_keys", Limiter::handle().live());
 }

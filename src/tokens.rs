@@ -2,6 +2,7 @@
 //! received. It only rises, whatever happens to the keys.
 
 use crate::boundary::context::Context;
+use crate::boundary::timer;
 use sluice_core::{State, Token};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,14 +28,18 @@ pub(crate) fn raise(token: Token) {
 }
 
 /// A rewritten append-only file holds keys only, and a free lock has none: without this the
-/// mark would be lost with it. What is propagated right after the fork lands behind the
-/// rewritten part. During a pause nothing may be propagated; the cron event catches up.
-pub(crate) fn propagate_after_fork(ctx: Context) {
+/// mark would be lost with it. What is propagated after the fork lands behind the rewritten
+/// part, which becomes the file only in a later cron.
+///
+/// Not right here: the fork may be the work of a client's command (BGSAVE, or a replica's
+/// PSYNC), and the server would take that command for a write and propagate it as well.
+pub(crate) fn forked(_: Context) {
     FILE_LACKS_MARK.store(true, Relaxed);
-    propagate_if_due(ctx);
+    timer::arm(0);
 }
 
-/// Propagates the mark if the file lacks it and the server allows propagation now.
+/// From the timer and from cron: propagates the mark if the file lacks it and the server
+/// allows propagation now, which it does not during a pause.
 pub(crate) fn propagate_if_due(ctx: Context) {
     if !FILE_LACKS_MARK.load(Relaxed) || ctx.must_not_propagate() {
         return;

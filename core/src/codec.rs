@@ -4,7 +4,7 @@
 //! Everything read here is untrusted (a client's RESTORE reaches it). Lengths are checked
 //! against what is there before anything is allocated, and bytes left over are an error.
 
-use crate::{Millis, Token};
+use crate::{Micros, Millis, Token};
 
 /// Why bytes were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn instant(&mut self) -> Result<Millis, Malformed> {
         match self.u64()? {
             ms if ms < Millis::BOUND => Ok(Millis(ms)),
+            _ => Err(Malformed::Corrupt),
+        }
+    }
+
+    pub(crate) fn clock(&mut self) -> Result<Micros, Malformed> {
+        match self.u64()? {
+            us if us < Micros::BOUND => Ok(Micros(us)),
             _ => Err(Malformed::Corrupt),
         }
     }

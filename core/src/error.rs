@@ -20,6 +20,13 @@ pub enum Error {
         min: usize,
         max: usize,
     },
+    /// A cost that no waiting would ever admit.
+    CostAboveLimit {
+        cost: u64,
+        limit: u64,
+    },
+    /// A bucket policy beyond what its arithmetic is exact for.
+    DrainTooLong,
     /// The counter stands at 2^53 − 1: the clock is past the year 2255, or a primary or
     /// RDB file brought a token that high.
     TokensExhausted,
@@ -45,6 +52,13 @@ impl fmt::Display for Error {
             }
             Error::Length { name, min, max } => {
                 write!(f, "ERR {name} must be between {min} and {max} bytes long")
+            }
+            Error::CostAboveLimit { cost, limit } => write!(
+                f,
+                "ERR COST {cost} is above the limit of {limit}: it can never be admitted"
+            ),
+            Error::DrainTooLong => {
+                f.write_str("ERR a full bucket must drain within 100 years: check the policy")
             }
             Error::TokensExhausted => {
                 f.write_str("ERR no fencing token is left below 2^53: check the server's clock")

@@ -44,7 +44,7 @@ pub trait State: Sized {
     fn from_effect(bytes: &[u8]) -> Result<(Self, Micros), Malformed> {
         let mut from = Reader::new(bytes);
         from.version(Self::VERSION)?;
-        let now = Micros(from.u64()?);
+        let now = from.clock()?;
         let state = Self::decode(&mut from)?;
         from.finish()?;
         Ok((state, now))

@@ -10,6 +10,9 @@ pub struct Micros(pub u64);
 pub struct Millis(pub u64);
 
 impl Micros {
+    /// Instants at or above this are corrupt: 2^61 µs is the year 75037.
+    pub const BOUND: u64 = 1 << 61;
+
     /// The millisecond this instant lies in. Deadlines count from it, so that a hold and
     /// its key, whose TTL the server judges in milliseconds, never disagree.
     pub fn floor_ms(self) -> Millis {

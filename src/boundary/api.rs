@@ -82,6 +82,11 @@ api! {
         reply_with_array = RedisModule_ReplyWithArray: unsafe extern "C" fn(Ctx, c_long) -> c_int;
         reply_with_map = RedisModule_ReplyWithMap: unsafe extern "C" fn(Ctx, c_long) -> c_int;
 
+        create_timer = RedisModule_CreateTimer: unsafe extern "C" fn(Ctx, mstime_t, RedisModuleTimerProc, *mut c_void) -> RedisModuleTimerID;
+        stop_timer = RedisModule_StopTimer: unsafe extern "C" fn(Ctx, RedisModuleTimerID, *mut *mut c_void) -> c_int;
+        get_detached_thread_safe_context = RedisModule_GetDetachedThreadSafeContext: unsafe extern "C" fn(Ctx) -> Ctx;
+        monotonic_microseconds = RedisModule_MonotonicMicroseconds: unsafe extern "C" fn() -> u64;
+
         get_context_from_io = RedisModule_GetContextFromIO: unsafe extern "C" fn(Io) -> Ctx;
         is_io_error = RedisModule_IsIOError: unsafe extern "C" fn(Io) -> c_int;
         save_unsigned = RedisModule_SaveUnsigned: unsafe extern "C" fn(Io, u64);

@@ -42,6 +42,7 @@ impl<'a> Text<'a> {
 ///
 /// Running out of them is a wrong number of arguments, unless an option's word has been
 /// read: then its value is missing, which is a syntax error.
+#[derive(Clone)]
 pub(crate) struct Args<'a> {
     rest: &'a [*mut RedisModuleString],
 }
@@ -63,6 +64,11 @@ impl<'a> Args<'a> {
         self.rest = rest;
         // SAFETY: the strings of argv are valid for 'a.
         Ok(unsafe { Text::new(*first) })
+    }
+
+    /// All that are left.
+    pub(crate) fn texts(mut self) -> impl Iterator<Item = Text<'a>> {
+        std::iter::from_fn(move || self.text().ok())
     }
 
     /// The next option's word, or `None` at the end.

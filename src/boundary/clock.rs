@@ -1,6 +1,7 @@
 //! The server's clock.
 
 use super::api::api;
+use sluice_core::waiting::Mono;
 use sluice_core::Micros;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,4 +20,10 @@ pub(crate) fn now() -> Micros {
                 .map_or(0, |since| since.as_micros() as u64),
         ),
     }
+}
+
+/// The monotonic clock, for how long a client waits.
+pub(crate) fn mono() -> Mono {
+    // SAFETY: takes nothing and reads the clock.
+    Mono(unsafe { (api().monotonic_microseconds)() })
 }

@@ -19,8 +19,7 @@ pub(crate) struct Command {
     pub(crate) flags: &'static str,
     /// Words including the name; negative: at least so many.
     pub(crate) arity: c_int,
-    /// How the key, always the first argument, is used; `None` for a command without one.
-    pub(crate) key: Option<KeyUse>,
+    pub(crate) keys: Keys,
     /// ACL categories, set from Redis 7.2 on; 7.0 has none for module commands.
     pub(crate) categories: &'static CStr,
     pub(crate) summary: &'static CStr,
@@ -28,6 +27,16 @@ pub(crate) struct Command {
     pub(crate) since: &'static CStr,
     /// What follows the name, for COMMAND DOCS and the hints of redis-cli.
     pub(crate) args: &'static [Arg],
+}
+
+/// Where a command's keys stand, and how they are used.
+#[derive(Clone, Copy)]
+pub(crate) enum Keys {
+    None,
+    /// The first argument.
+    First(KeyUse),
+    /// Every argument.
+    All(KeyUse),
 }
 
 bitflags! {
@@ -47,48 +56,77 @@ bitflags! {
 
 /// An argument in a command's docs.
 pub(crate) struct Arg {
-    pub(crate) name: &'static CStr,
-    pub(crate) kind: Kind,
-    /// The word in front of an option's value; such an argument is optional.
-    pub(crate) word: Option<&'static CStr>,
+    name: &'static CStr,
+    kind: Kind,
+    /// The word itself, or the one in front of an option's value.
+    word: Option<&'static CStr>,
+    is_optional: bool,
+    is_repeated: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy)]
+enum Kind {
     Key,
     Text,
     Integer,
+    Word,
+    /// Exactly one of these.
+    OneOf(&'static [Arg]),
+    /// All of these, in order.
+    Block(&'static [Arg]),
 }
 
 impl Arg {
-    pub(crate) const fn key() -> Arg {
+    const fn new(name: &'static CStr, kind: Kind) -> Arg {
         Arg {
-            name: c"key",
-            kind: Kind::Key,
+            name,
+            kind,
             word: None,
+            is_optional: false,
+            is_repeated: false,
         }
+    }
+
+    pub(crate) const fn key() -> Arg {
+        Arg::new(c"key", Kind::Key)
     }
 
     pub(crate) const fn text(name: &'static CStr) -> Arg {
-        Arg {
-            name,
-            kind: Kind::Text,
-            word: None,
-        }
+        Arg::new(name, Kind::Text)
     }
 
     pub(crate) const fn integer(name: &'static CStr) -> Arg {
+        Arg::new(name, Kind::Integer)
+    }
+
+    pub(crate) const fn word(name: &'static CStr, word: &'static CStr) -> Arg {
         Arg {
-            name,
-            kind: Kind::Integer,
-            word: None,
+            word: Some(word),
+            ..Arg::new(name, Kind::Word)
         }
+    }
+
+    pub(crate) const fn one_of(name: &'static CStr, args: &'static [Arg]) -> Arg {
+        Arg::new(name, Kind::OneOf(args))
+    }
+
+    pub(crate) const fn block(name: &'static CStr, args: &'static [Arg]) -> Arg {
+        Arg::new(name, Kind::Block(args))
     }
 
     /// The optional `word value`.
     pub(crate) const fn option(self, word: &'static CStr) -> Arg {
         Arg {
             word: Some(word),
+            is_optional: true,
+            ..self
+        }
+    }
+
+    /// One or more of it.
+    pub(crate) const fn repeated(self) -> Arg {
+        Arg {
+            is_repeated: true,
             ..self
         }
     }
@@ -123,7 +161,11 @@ unsafe fn create(ctx: *mut RedisModuleCtx, command: &Command) -> *mut RedisModul
         .split(' ')
         .filter(|flag| *flag != "internal")
         .collect();
-    let keyed = c_int::from(command.key.is_some());
+    let (first, last, step) = match command.keys {
+        Keys::None => (0, 0, 0),
+        Keys::First(_) => (1, 1, 1),
+        Keys::All(_) => (1, -1, 1),
+    };
     for flags in [command.flags.to_string(), without_internal.join(" ")] {
         let flags = CString::new(flags).unwrap_or_default();
         // SAFETY: `ctx` is OnLoad's; the strings are NUL-terminated.
@@ -133,9 +175,9 @@ unsafe fn create(ctx: *mut RedisModuleCtx, command: &Command) -> *mut RedisModul
                 command.name.as_ptr(),
                 Some(command.entry),
                 flags.as_ptr(),
-                keyed,
-                keyed,
-                keyed,
+                first,
+                last,
+                step,
             )
         };
         if created == REDISMODULE_OK as c_int {
@@ -155,13 +197,15 @@ fn describe(registered: *mut RedisModuleCommand, command: &Command) -> Result<()
         sizeof_keyspec: std::mem::size_of::<RedisModuleCommandKeySpec>(),
         sizeof_arg: std::mem::size_of::<RedisModuleCommandArg>(),
     };
-    let mut key_specs: Vec<RedisModuleCommandKeySpec> =
-        command.key.iter().map(|key| first_argument(*key)).collect();
+    let mut key_specs: Vec<RedisModuleCommandKeySpec> = match command.keys {
+        Keys::None => vec![],
+        Keys::First(key) => vec![key_spec(key, 0)],
+        Keys::All(key) => vec![key_spec(key, -1)],
+    };
     // SAFETY: all-zero is the list's end mark.
     key_specs.push(unsafe { std::mem::zeroed() });
-    let mut args: Vec<RedisModuleCommandArg> = command.args.iter().map(argument).collect();
-    // SAFETY: all-zero is the list's end mark.
-    args.push(unsafe { std::mem::zeroed() });
+    let mut lists = Vec::new();
+    let args = arguments(command.args, &mut lists);
     let info = RedisModuleCommandInfo {
         version: &version,
         summary: command.summary.as_ptr(),
@@ -171,7 +215,7 @@ fn describe(registered: *mut RedisModuleCommand, command: &Command) -> Result<()
         tips: ptr::null(),
         arity: command.arity,
         key_specs: key_specs.as_mut_ptr(),
-        args: args.as_mut_ptr(),
+        args,
     };
     // SAFETY: `info` and all it points to live until the server has copied them.
     if unsafe { (api().set_command_info)(registered, &info) } != REDISMODULE_OK as c_int {
@@ -187,8 +231,8 @@ fn describe(registered: *mut RedisModuleCommand, command: &Command) -> Result<()
     Ok(())
 }
 
-/// The key spec of a command whose one key is its first argument.
-fn first_argument(key: KeyUse) -> RedisModuleCommandKeySpec {
+/// Keys from the first argument to the `last` behind it (−1: of all).
+fn key_spec(key: KeyUse, last: c_int) -> RedisModuleCommandKeySpec {
     RedisModuleCommandKeySpec {
         notes: ptr::null(),
         flags: key.bits(),
@@ -199,7 +243,7 @@ fn first_argument(key: KeyUse) -> RedisModuleCommandKeySpec {
         find_keys_type: RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
         fk: RedisModuleCommandKeySpec__bindgen_ty_2 {
             range: RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-                lastkey: 0,
+                lastkey: last,
                 keystep: 1,
                 limit: 0,
             },
@@ -207,24 +251,56 @@ fn first_argument(key: KeyUse) -> RedisModuleCommandKeySpec {
     }
 }
 
-fn argument(arg: &Arg) -> RedisModuleCommandArg {
+/// The server's form of `args`: an array that `lists`, which is to outlive its use, owns.
+fn arguments(
+    args: &[Arg],
+    lists: &mut Vec<Box<[RedisModuleCommandArg]>>,
+) -> *mut RedisModuleCommandArg {
+    let mut list: Vec<RedisModuleCommandArg> =
+        args.iter().map(|arg| argument(arg, lists)).collect();
+    // SAFETY: all-zero is the list's end mark.
+    list.push(unsafe { std::mem::zeroed() });
+    let mut list = list.into_boxed_slice();
+    let start = list.as_mut_ptr();
+    lists.push(list);
+    start
+}
+
+fn argument(arg: &Arg, lists: &mut Vec<Box<[RedisModuleCommandArg]>>) -> RedisModuleCommandArg {
+    let mut flags = REDISMODULE_CMD_ARG_NONE;
+    if arg.is_optional {
+        flags |= REDISMODULE_CMD_ARG_OPTIONAL;
+    }
+    if arg.is_repeated {
+        flags |= REDISMODULE_CMD_ARG_MULTIPLE;
+    }
+    let (type_, subargs) = match arg.kind {
+        Kind::Key => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, None),
+        Kind::Text => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, None),
+        Kind::Integer => (RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, None),
+        Kind::Word => (
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN,
+            None,
+        ),
+        Kind::OneOf(args) => (
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF,
+            Some(args),
+        ),
+        Kind::Block(args) => (
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+            Some(args),
+        ),
+    };
     RedisModuleCommandArg {
         name: arg.name.as_ptr(),
-        type_: match arg.kind {
-            Kind::Key => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-            Kind::Text => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
-            Kind::Integer => RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-        },
-        key_spec_index: if arg.kind == Kind::Key { 0 } else { -1 },
+        type_,
+        key_spec_index: if matches!(arg.kind, Kind::Key) { 0 } else { -1 },
         token: arg.word.map_or(ptr::null::<c_char>(), CStr::as_ptr),
         summary: ptr::null(),
         since: ptr::null(),
-        flags: match arg.word {
-            Some(_) => REDISMODULE_CMD_ARG_OPTIONAL as c_int,
-            None => REDISMODULE_CMD_ARG_NONE as c_int,
-        },
+        flags: flags as c_int,
         deprecated_since: ptr::null(),
-        subargs: ptr::null_mut(),
+        subargs: subargs.map_or(ptr::null_mut(), |args| arguments(args, lists)),
         display_text: ptr::null(),
     }
 }

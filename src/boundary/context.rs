@@ -7,7 +7,7 @@ use redis_module::raw::{
     REDISMODULE_CTX_FLAGS_LOADING, REDISMODULE_CTX_FLAGS_REPLICATED, REDISMODULE_CTX_FLAGS_SLAVE,
     REDISMODULE_OK,
 };
-use sluice_core::{Blob, Error};
+use sluice_core::{Blob, Error, Millis};
 use std::ffi::{c_char, c_int, c_longlong, CStr, CString};
 use std::net::{IpAddr, SocketAddr};
 
@@ -126,6 +126,19 @@ impl Context {
         // SAFETY: "s" takes one server string.
         unsafe {
             (api().replicate)(self.ptr, c"DEL".as_ptr(), c"s".as_ptr(), key.as_ptr());
+        }
+    }
+
+    pub(crate) fn replicate_pexpireat(self, key: Text<'_>, at: Millis) {
+        // SAFETY: "sl" takes one server string and one long long.
+        unsafe {
+            (api().replicate)(
+                self.ptr,
+                c"PEXPIREAT".as_ptr(),
+                c"sl".as_ptr(),
+                key.as_ptr(),
+                at.0 as c_longlong,
+            );
         }
     }
 

@@ -20,6 +20,10 @@ pub(crate) trait DataType: State + Clone + 'static {
     /// The command that carries this type's effects.
     const EFFECT: &'static CStr;
 
+    /// How much longer than its deadline a key may live, so that a hot one need not have its
+    /// TTL set on every change.
+    const TTL_SLACK_MS: u64 = 0;
+
     fn handle() -> &'static Handle;
 
     /// The latest deadline inside: the TTL of a key that holds this.

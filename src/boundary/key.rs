@@ -102,14 +102,26 @@ impl<'a, T: DataType> Key<'a, T> {
     /// effect goes to replicas and the append-only file, and watchers and client-side caches
     /// are told.
     pub(crate) fn publish(&mut self, now: Micros) {
-        let (ctx, name) = (self.ctx, self.name);
-        let Some(value) = self.value() else {
-            return;
-        };
-        let (deadline, effect) = (value.deadline(), value.to_effect(now));
-        self.set_deadline(deadline);
-        ctx.replicate_effect(T::EFFECT, name, &effect);
+        self.refresh_ttl();
+        self.propagate(now);
         self.changed();
+    }
+
+    /// The same, but an effect only if the TTL had to be set or `is_due` says so.
+    pub(crate) fn publish_when_due(&mut self, now: Micros, is_due: impl FnOnce(&mut T) -> bool) {
+        let ttl_moved = self.refresh_ttl();
+        let is_due = self.value().is_some_and(is_due);
+        if ttl_moved || is_due {
+            self.propagate(now);
+        }
+        self.changed();
+    }
+
+    fn propagate(&mut self, now: Micros) {
+        let (ctx, name) = (self.ctx, self.name);
+        if let Some(value) = self.value() {
+            ctx.replicate_effect(T::EFFECT, name, &value.to_effect(now));
+        }
     }
 
     /// Publishes an unchanged value only if a foreign EXPIRE, PERSIST or RESTORE left the
@@ -135,18 +147,45 @@ impl<'a, T: DataType> Key<'a, T> {
 
     /// Stores what an effect carries. The effect itself goes on as it came.
     pub(crate) fn apply(&mut self, value: T) {
-        let deadline = value.deadline();
         self.set(value);
-        self.set_deadline(deadline);
+        self.refresh_ttl();
         self.ctx.replicate_verbatim();
         self.changed();
     }
 
-    /// Makes the key expire after its last living millisecond.
-    fn set_deadline(&mut self, deadline: Millis) {
+    /// Makes the key expire after the last millisecond in which the value matters, or up to
+    /// the type's slack later; says whether that was to be done. What is set follows from
+    /// the value and the TTL there was, so that replicas, which apply the same effects, come
+    /// to the same TTL.
+    fn refresh_ttl(&mut self) -> bool {
+        let Some(needed) = self.value().map(|value| value.deadline()) else {
+            return false;
+        };
+        // Without slack, setting costs less than looking.
+        let moves = T::TTL_SLACK_MS == 0
+            || !self
+                .deadline()
+                .is_some_and(|ttl| (needed..=needed.plus(T::TTL_SLACK_MS)).contains(&ttl));
+        if moves {
+            self.set_ttl(needed.plus(T::TTL_SLACK_MS));
+        }
+        moves
+    }
+
+    /// Lets a key with a TTL live until `until` at least, and propagates that if it was to be
+    /// done. The value stays as it is.
+    pub(crate) fn outlive(&mut self, until: Millis) {
+        if self.deadline().is_some_and(|ttl| ttl < until) {
+            let until = until.plus(T::TTL_SLACK_MS);
+            self.set_ttl(until);
+            self.ctx.replicate_pexpireat(self.name, until);
+        }
+    }
+
+    fn set_ttl(&mut self, at: Millis) {
         // SAFETY: open for writing and not empty. Deadlines are below 2^53 or a sum close
         // to it, so they are no negative TTL.
-        unsafe { (api().set_abs_expire)(self.handle, deadline.0 as i64) };
+        unsafe { (api().set_abs_expire)(self.handle, at.0 as i64) };
     }
 
     /// When the key will expire; `None` without a TTL (a foreign PERSIST).

@@ -30,14 +30,17 @@ fn write(level: &CStr, line: &str) {
     }
 }
 
-/// A client's bytes as one quoted word of a log line: printable, and bounded so that the
-/// server's line limit (1024 bytes) never cuts off what follows.
+/// A client's bytes as one quoted word of a log line: printable, and bounded as it is
+/// printed, so that the server's line limit (1024 bytes) never cuts off what follows.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
-    const MOST: usize = 128;
-    match bytes.get(..MOST) {
-        Some(head) if bytes.len() > MOST => {
-            format!("\"{}\"... ({} bytes)", head.escape_ascii(), bytes.len())
+    const MOST: usize = 256;
+    let mut text = String::new();
+    for (shown, byte) in bytes.iter().enumerate() {
+        let escaped = byte.escape_ascii().to_string();
+        if text.len() + escaped.len() > MOST {
+            return format!("\"{text}\"... ({} more bytes)", bytes.len() - shown);
         }
-        _ => format!("\"{}\"", bytes.escape_ascii()),
+        text.push_str(&escaped);
     }
+    format!("\"{text}\"")
 }

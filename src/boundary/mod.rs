@@ -17,4 +17,5 @@ pub(crate) mod info;
 pub(crate) mod key;
 pub(crate) mod log;
 pub(crate) mod settings;
+pub(crate) mod timer;
 pub(crate) mod trampoline;

@@ -2,7 +2,7 @@
 
 use super::api::api;
 use super::trampoline::callback;
-use redis_module::raw::{RedisModuleCtx, RedisModuleString, REDISMODULE_OK};
+use redis_module::raw::{RedisModuleCtx, RedisModuleString, REDISMODULE_ERR, REDISMODULE_OK};
 use std::ffi::{c_char, c_int, c_longlong, c_void, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -84,10 +84,10 @@ extern "C" fn set(
     setting: *mut c_void,
     _error: *mut *mut RedisModuleString,
 ) -> c_int {
-    callback("config_set", (), || {
+    callback("config_set", REDISMODULE_ERR as c_int, || {
         of(setting).value.store(value as u64, Relaxed);
-    });
-    REDISMODULE_OK as c_int
+        REDISMODULE_OK as c_int
+    })
 }
 
 /// The setting behind the pointer that `register` gave to the server.

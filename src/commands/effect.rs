@@ -7,11 +7,12 @@ use crate::boundary::datatype::{self, DataType};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::{metrics, tokens};
-use sluice_core::{Error, Guard, Lock, Malformed, State};
+use sluice_core::{Error, Guard, Limiter, Lock, Malformed, State};
 use std::ffi::CStr;
 
 entry!(sluice_effect_lock, "effect-lock", apply::<Lock>);
 entry!(sluice_effect_guard, "effect-guard", apply::<Guard>);
+entry!(sluice_effect_limiter, "effect-limiter", apply::<Limiter>);
 entry!(sluice_effect_token, "effect-token", raise_mark);
 
 /// Sets the whole state of a key, whatever it held before.

@@ -11,6 +11,10 @@ mod lock_guard;
 mod lock_info;
 mod lock_release;
 mod lock_renew;
+mod rl_info;
+mod rl_limit;
+mod rl_peek;
+mod rl_reset;
 mod table;
 
 pub(crate) use table::COMMANDS;

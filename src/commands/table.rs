@@ -1,7 +1,7 @@
 //! Every command, declared. What the server is told about a command stands only here.
 
 use super::*;
-use crate::boundary::command::{Arg, Command, KeyUse};
+use crate::boundary::command::{Arg, Command, KeyUse, Keys};
 
 const SINCE: &std::ffi::CStr = c"0.1.0";
 
@@ -20,7 +20,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: lock_acquire::sluice_lock_acquire,
         flags: "write deny-oom fast",
         arity: -4,
-        key: Some(READ_AND_UPDATE),
+        keys: Keys::First(READ_AND_UPDATE),
         categories: c"write fast",
         summary: c"Takes a lock for a lease, if it is free, and answers its fencing token.",
         complexity: c"O(1)",
@@ -37,7 +37,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: lock_release::sluice_lock_release,
         flags: "write fast",
         arity: -3,
-        key: Some(REMOVE),
+        keys: Keys::First(REMOVE),
         categories: c"write fast",
         summary: c"Gives a lock back, if this owner holds it.",
         complexity: c"O(1)",
@@ -54,7 +54,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: lock_renew::sluice_lock_renew,
         flags: "write fast",
         arity: -4,
-        key: Some(READ_AND_UPDATE),
+        keys: Keys::First(READ_AND_UPDATE),
         categories: c"write fast",
         summary: c"Extends the lease of a lock, if this owner still holds it.",
         complexity: c"O(1)",
@@ -71,7 +71,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: lock_info::sluice_lock_info,
         flags: "readonly fast",
         arity: 2,
-        key: Some(KeyUse::READ_ONLY.union(KeyUse::ACCESS)),
+        keys: Keys::First(KeyUse::READ_ONLY.union(KeyUse::ACCESS)),
         categories: c"read fast",
         summary: c"Shows who holds a lock, for how long, and under which token.",
         complexity: c"O(1)",
@@ -83,7 +83,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: lock_forcerelease::sluice_lock_forcerelease,
         flags: "write fast",
         arity: -2,
-        key: Some(REMOVE),
+        keys: Keys::First(REMOVE),
         categories: c"write fast dangerous",
         summary: c"Frees a lock whoever holds it, and writes that into the server's log.",
         complexity: c"O(1)",
@@ -95,7 +95,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: lock_guard::sluice_lock_guard,
         flags: "write deny-oom fast",
         arity: -3,
-        key: Some(READ_AND_UPDATE),
+        keys: Keys::First(READ_AND_UPDATE),
         categories: c"write fast",
         summary: c"Accepts a fencing token unless a higher one was seen here before.",
         complexity: c"O(1)",
@@ -106,11 +106,88 @@ pub(crate) static COMMANDS: &[Command] = &[
             Arg::integer(c"ms").option(c"PX"),
         ],
     },
+    Command {
+        name: c"rl.gcra",
+        entry: rl_limit::sluice_rl_gcra,
+        flags: "write deny-oom fast",
+        arity: -5,
+        keys: Keys::First(READ_AND_UPDATE),
+        categories: c"write fast",
+        summary: c"Admits a call or not: a smooth rate, with a burst at one instant from idle.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::integer(c"burst"),
+            Arg::integer(c"count"),
+            Arg::integer(c"period_ms"),
+            Arg::integer(c"cost").option(c"COST"),
+        ],
+    },
+    Command {
+        name: c"rl.tokenbucket",
+        entry: rl_limit::sluice_rl_tokenbucket,
+        flags: "write deny-oom fast",
+        arity: -5,
+        keys: Keys::First(READ_AND_UPDATE),
+        categories: c"write fast",
+        summary: c"Admits a call or not: takes tokens from a bucket that refills continuously.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::integer(c"capacity"),
+            Arg::integer(c"refill"),
+            Arg::integer(c"period_ms"),
+            Arg::integer(c"cost").option(c"COST"),
+        ],
+    },
+    Command {
+        name: c"rl.peek",
+        entry: rl_peek::sluice_rl_peek,
+        flags: "readonly fast",
+        arity: -6,
+        keys: Keys::First(KeyUse::READ_ONLY.union(KeyUse::ACCESS)),
+        categories: c"read fast",
+        summary: c"Answers what a limiter would say to a call, and spends nothing.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[
+            Arg::key(),
+            Arg::one_of(c"policy", POLICIES),
+            Arg::integer(c"cost").option(c"COST"),
+        ],
+    },
+    Command {
+        name: c"rl.reset",
+        entry: rl_reset::sluice_rl_reset,
+        flags: "write",
+        arity: -2,
+        keys: Keys::All(REMOVE),
+        categories: c"write slow dangerous",
+        summary: c"Makes limiters as good as new.",
+        complexity: c"O(N) with the number of keys",
+        since: SINCE,
+        args: &[Arg::key().repeated()],
+    },
+    Command {
+        name: c"rl.info",
+        entry: rl_info::sluice_rl_info,
+        flags: "readonly fast",
+        arity: 2,
+        keys: Keys::First(KeyUse::READ_ONLY.union(KeyUse::ACCESS)),
+        categories: c"read fast",
+        summary: c"Shows the state of a limiter, under the policy of its last admission.",
+        complexity: c"O(1)",
+        since: SINCE,
+        args: &[Arg::key()],
+    },
     effect(c"sluice.effect-lock", effect::sluice_effect_lock),
     effect(c"sluice.effect-guard", effect::sluice_effect_guard),
+    effect(c"sluice.effect-limiter", effect::sluice_effect_limiter),
     Command {
         arity: 2,
-        key: None,
+        keys: Keys::None,
         args: &[Arg::text(c"effect")],
         ..effect(c"sluice.effect-token", effect::sluice_effect_token)
     },
@@ -123,7 +200,7 @@ const fn effect(name: &'static std::ffi::CStr, entry: crate::boundary::command::
         entry,
         flags: "write fast internal",
         arity: 3,
-        key: Some(KeyUse::OVERWRITE.union(KeyUse::UPDATE)),
+        keys: Keys::First(KeyUse::OVERWRITE.union(KeyUse::UPDATE)),
         categories: c"write fast dangerous",
         summary: c"Internal: state propagated by the primary.",
         complexity: c"O(1)",
@@ -131,5 +208,27 @@ const fn effect(name: &'static std::ffi::CStr, entry: crate::boundary::command::
         args: EFFECT_ARGS,
     }
 }
+
+/// The policies that RL.PEEK takes.
+static POLICIES: &[Arg] = &[
+    Arg::block(
+        c"gcra",
+        &[
+            Arg::word(c"algorithm", c"GCRA"),
+            Arg::integer(c"burst"),
+            Arg::integer(c"count"),
+            Arg::integer(c"period_ms"),
+        ],
+    ),
+    Arg::block(
+        c"tokenbucket",
+        &[
+            Arg::word(c"algorithm", c"TOKENBUCKET"),
+            Arg::integer(c"capacity"),
+            Arg::integer(c"refill"),
+            Arg::integer(c"period_ms"),
+        ],
+    ),
+];
 
 static EFFECT_ARGS: &[Arg] = &[Arg::key(), Arg::text(c"effect")];

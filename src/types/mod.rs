@@ -1,6 +1,7 @@
 //! The data types: what is particular to each, beside the callbacks they share.
 
 mod guard;
+mod limiter;
 mod lock;
 
 use redis_module::raw::RedisModuleCtx;
@@ -9,5 +10,6 @@ use redis_module::raw::RedisModuleCtx;
 /// `ctx` must be the context of OnLoad.
 pub(crate) unsafe fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     lock::register(ctx)?;
-    guard::register(ctx)
+    guard::register(ctx)?;
+    limiter::register(ctx)
 }

@@ -1,0 +1,160 @@
+//! What is measured: one row for each scenario.
+//!
+//! Commands are templates, split at spaces. `{key}` is a key of its own for each command, `{hot}` one
+//! key for all; both have 19 bytes. `{owner}` and `{other}` are UUIDs of 36 bytes, `{n}` is a number
+//! that rises with each command, `{sha}` the digest of the row's script.
+
+/// One row of the report.
+pub(crate) struct Scenario {
+    /// Committed figures are found by it.
+    pub(crate) name: &'static str,
+    /// Our `extern "C"` function that handles the measured command; `None` for commands that are not
+    /// ours.
+    pub(crate) entry: Option<&'static str>,
+    pub(crate) script: Option<&'static str>,
+    /// Runs before the warm-up: for each command to come if it contains `{key}`, else once.
+    pub(crate) setup: Option<&'static str>,
+    pub(crate) measured: &'static str,
+    /// With an append-only file, `appendfsync no`.
+    pub(crate) aof: bool,
+}
+
+impl Scenario {
+    const fn new(name: &'static str, measured: &'static str) -> Scenario {
+        Scenario {
+            name,
+            entry: None,
+            script: None,
+            setup: None,
+            measured,
+            aof: false,
+        }
+    }
+
+    /// A row of a command of ours, with the symbol of its entry.
+    const fn ours(name: &'static str, entry: &'static str, measured: &'static str) -> Scenario {
+        Scenario {
+            entry: Some(entry),
+            ..Scenario::new(name, measured)
+        }
+    }
+
+    const fn script(name: &'static str, script: &'static str, measured: &'static str) -> Scenario {
+        Scenario {
+            script: Some(script),
+            ..Scenario::new(name, measured)
+        }
+    }
+
+    const fn after(self, setup: &'static str) -> Scenario {
+        Scenario {
+            setup: Some(setup),
+            ..self
+        }
+    }
+
+    const fn with_aof(self, name: &'static str) -> Scenario {
+        Scenario {
+            name,
+            aof: true,
+            ..self
+        }
+    }
+}
+
+/// A lock in a script: as short as one with a fencing token can be.
+const LUA_ACQUIRE: &str = "if redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2]) \
+                           then return redis.call('INCR',KEYS[2]) end";
+const LUA_RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] \
+                           then return redis.call('DEL',KEYS[1]) end return 0";
+
+const ACQUIRE_NEW: Scenario = Scenario::ours(
+    "LOCK.ACQUIRE, new",
+    "sluice_lock_acquire",
+    "LOCK.ACQUIRE {key} {owner} 600000",
+);
+const RELEASE: Scenario = Scenario::ours(
+    "LOCK.RELEASE",
+    "sluice_lock_release",
+    "LOCK.RELEASE {key} {owner}",
+)
+.after("LOCK.ACQUIRE {key} {owner} 600000");
+const SET_NEW: Scenario = Scenario::new("SET NX PX, new", "SET {key} {owner} NX PX 600000");
+const DEL: Scenario = Scenario::new("DEL", "DEL {key}").after("SET {key} {owner} NX PX 600000");
+
+pub(crate) const ROWS: &[Scenario] = &[
+    ACQUIRE_NEW,
+    Scenario::ours(
+        "LOCK.ACQUIRE, busy",
+        "sluice_lock_acquire",
+        "LOCK.ACQUIRE {hot} {other} 600000",
+    )
+    .after("LOCK.ACQUIRE {hot} {owner} 600000"),
+    Scenario::ours(
+        "LOCK.ACQUIRE, retry",
+        "sluice_lock_acquire",
+        // Shorter than what is left, so that nothing is extended.
+        "LOCK.ACQUIRE {hot} {owner} 1000",
+    )
+    .after("LOCK.ACQUIRE {hot} {owner} 600000"),
+    Scenario::ours(
+        "LOCK.ACQUIRE, retry, extending",
+        "sluice_lock_acquire",
+        "LOCK.ACQUIRE {hot} {owner} {n}",
+    )
+    .after("LOCK.ACQUIRE {hot} {owner} 600000"),
+    Scenario::ours(
+        "LOCK.RENEW, extending",
+        "sluice_lock_renew",
+        "LOCK.RENEW {hot} {owner} {n}",
+    )
+    .after("LOCK.ACQUIRE {hot} {owner} 600000"),
+    RELEASE,
+    Scenario::ours(
+        "LOCK.GUARD, accepted, rising token",
+        "sluice_lock_guard",
+        "LOCK.GUARD {hot} {n}",
+    ),
+    Scenario::ours(
+        "LOCK.GUARD, accepted, nothing new",
+        "sluice_lock_guard",
+        // Remembered for less than it is already.
+        "LOCK.GUARD {hot} 700000 PX 1000",
+    )
+    .after("LOCK.GUARD {hot} 700000"),
+    Scenario::ours(
+        "LOCK.GUARD, stale",
+        "sluice_lock_guard",
+        "LOCK.GUARD {hot} {n}",
+    )
+    .after("LOCK.GUARD {hot} 9000000000000"),
+    Scenario::ours("LOCK.INFO", "sluice_lock_info", "LOCK.INFO {hot}")
+        .after("LOCK.ACQUIRE {hot} {owner} 600000"),
+    ACQUIRE_NEW.with_aof("LOCK.ACQUIRE, new, AOF"),
+    RELEASE.with_aof("LOCK.RELEASE, AOF"),
+    Scenario::new("PING", "PING"),
+    Scenario::new("INCR, hot key", "INCR {hot}"),
+    SET_NEW,
+    Scenario::new("SET NX PX, busy", "SET {hot} {other} NX PX 600000")
+        .after("SET {hot} {owner} PX 600000"),
+    DEL,
+    SET_NEW.with_aof("SET NX PX, new, AOF"),
+    DEL.with_aof("DEL, AOF"),
+    Scenario::script(
+        "Lua acquire with a fencing counter, new",
+        LUA_ACQUIRE,
+        "EVALSHA {sha} 2 {key} lock:{fencing} {owner} 600000",
+    ),
+    Scenario::script(
+        "Lua acquire with a fencing counter, busy",
+        LUA_ACQUIRE,
+        "EVALSHA {sha} 2 {hot} lock:{fencing} {other} 600000",
+    )
+    .after("SET {hot} {owner} PX 600000"),
+    Scenario::script(
+        "Lua compare-and-delete release",
+        LUA_RELEASE,
+        "EVALSHA {sha} 1 {key} {owner}",
+    )
+    .after("SET {key} {owner} NX PX 600000"),
+];

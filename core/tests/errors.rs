@@ -1,0 +1,53 @@
+//! The text of every error, as it goes over the wire.
+
+use sluice_core::Error;
+
+#[test]
+fn every_error_has_its_text() {
+    let all = [
+        (Error::Syntax, "ERR syntax error"),
+        (Error::WrongArity, "ERR wrong number of arguments"),
+        (
+            Error::WrongType,
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+        (
+            Error::Range {
+                name: "lease_ms",
+                min: 1,
+                max: 86_400_000,
+            },
+            "ERR lease_ms must be an integer between 1 and 86400000",
+        ),
+        (
+            Error::Length {
+                name: "META",
+                min: 0,
+                max: 1024,
+            },
+            "ERR META must be between 0 and 1024 bytes long",
+        ),
+        (
+            Error::TokensExhausted,
+            "ERR no fencing token is left below 2^53: check the server's clock",
+        ),
+        (
+            Error::EffectOrigin,
+            "ERR internal command: accepted only from the primary or the append-only file",
+        ),
+        (
+            Error::EffectVersion,
+            "ERR effect of a newer sluice version: upgrade replicas first",
+        ),
+        (Error::EffectMalformed, "ERR malformed effect"),
+        (
+            Error::Internal,
+            "ERR internal error in sluice: see the server log",
+        ),
+    ];
+    for (error, text) in all {
+        assert_eq!(error.to_string(), text);
+        // One line, or the reply would end in the middle of it.
+        assert!(!text.contains(['\r', '\n']));
+    }
+}

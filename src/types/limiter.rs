@@ -1,0 +1,38 @@
+//! `sluice-rl`: a rate limiter.
+
+use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
+use redis_module::raw::RedisModuleCtx;
+use sluice_core::{Limiter, Millis};
+use std::ffi::CStr;
+
+static HANDLE: Handle = Handle::new();
+
+impl DataType for Limiter {
+    const NAME: &'static CStr = c"sluice-rl";
+    const EFFECT: &'static CStr = c"sluice.effect-limiter";
+    const TTL_SLACK_MS: u64 = Limiter::TTL_SLACK_MS;
+
+    fn handle() -> &'static Handle {
+        &HANDLE
+    }
+
+    fn deadline(&self) -> Millis {
+        self.matters_until()
+    }
+
+    fn heap(&mut self) -> Option<&mut Box<[u8]>> {
+        None
+    }
+
+    fn admit(&self, _: Source) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn received(&self) {}
+
+    fn unlinked(&self, _: Unlinked) {}
+}
+
+pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    datatype::register::<Limiter>(ctx, datatype::methods::<Limiter>())
+}
