@@ -12,10 +12,11 @@ mod metrics;
 mod settings;
 mod tokens;
 mod types;
+mod waiting;
 
 use boundary::api::{self, api};
 use boundary::events::{self, Handlers};
-use boundary::{command, info, log, timer, trampoline};
+use boundary::{blocking, command, info, log, timer, trampoline};
 use redis_module::alloc::RedisAlloc;
 use redis_module::raw::{
     self, RedisModuleCtx, REDISMODULE_OPTIONS_HANDLE_IO_ERRORS,
@@ -66,10 +67,18 @@ unsafe fn load(ctx: *mut RedisModuleCtx) -> Result<(), String> {
             ctx,
             Handlers {
                 forked: tokens::forked,
-                cron: tokens::propagate_if_due,
+                cron: |ctx| {
+                    tokens::propagate_if_due(ctx);
+                    waiting::cron(ctx);
+                },
+                replaced: waiting::touch_db,
             },
         )?;
-        timer::register(ctx, tokens::propagate_if_due);
+        timer::register(ctx, |ctx| {
+            tokens::propagate_if_due(ctx);
+            waiting::serve(ctx);
+        });
+        blocking::on_leave(waiting::left);
         Ok(())
     }
 }

@@ -1,9 +1,12 @@
 //! Counters for `INFO sluice`. Names of keys, owners and tenants never occur in them.
 
 use crate::boundary::datatype::DataType;
-use crate::tokens;
+use crate::{tokens, waiting};
+use hdrhistogram::Histogram;
 use sluice_core::limiter::Algorithm;
-use sluice_core::{Guard, Limiter, Lock};
+use sluice_core::lock::Hold;
+use sluice_core::{Guard, Limiter, Lock, Millis};
+use std::cell::{OnceCell, RefCell};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,6 +24,73 @@ impl Counter {
     pub(crate) fn add(&self, events: u64) {
         self.0.store(self.0.load(Relaxed) + events, Relaxed);
     }
+}
+
+/// The highest value so far.
+pub(crate) struct Peak(AtomicU64);
+
+impl Peak {
+    pub(crate) fn raise(&self, value: u64) {
+        self.0.fetch_max(value, Relaxed);
+    }
+}
+
+pub(crate) static WAITERS_PEAK: Peak = Peak(AtomicU64::new(0));
+
+/// How long something took, in the unit its field names: percentiles to two digits.
+pub(crate) struct Times {
+    histogram: OnceCell<RefCell<Histogram<u32>>>,
+}
+
+impl Times {
+    const fn new() -> Times {
+        Times {
+            histogram: OnceCell::new(),
+        }
+    }
+
+    fn histogram(&self) -> &RefCell<Histogram<u32>> {
+        self.histogram.get_or_init(|| {
+            // Up to a year in ms, which is more than ten hours in µs.
+            let empty = Histogram::new_with_bounds(1, 31_536_000_000, 2);
+            RefCell::new(empty.expect("these bounds are valid"))
+        })
+    }
+
+    fn record(&self, time: u64) {
+        self.histogram().borrow_mut().saturating_record(time);
+    }
+
+    fn fields(&self, names: [&CStr; 4], field: &mut dyn FnMut(&CStr, u64)) {
+        let histogram = self.histogram().borrow();
+        for (name, quantile) in names.into_iter().zip([0.5, 0.95, 0.99, 1.0]) {
+            field(name, histogram.value_at_quantile(quantile));
+        }
+    }
+}
+
+thread_local! {
+    // The server's main thread only.
+    static HOLD_MS: Times = const { Times::new() };
+    static WAIT_US: Times = const { Times::new() };
+}
+
+/// A hold has ended, released or forced, at `now`.
+pub(crate) fn hold_ended(hold: &Hold, now: Millis) {
+    HOLD_MS.with(|times| times.record(now.since(hold.granted)));
+}
+
+/// A lease has run out before its owner released it.
+pub(crate) fn lease_expired(lock: &Lock) {
+    LOCK_EXPIRED.hit();
+    if let Some(hold) = lock.hold() {
+        hold_ended(hold, hold.deadline);
+    }
+}
+
+/// A wait has ended in a grant.
+pub(crate) fn waited(us: u64) {
+    WAIT_US.with(|times| times.record(us));
 }
 
 macro_rules! counters {
@@ -42,6 +112,10 @@ counters! {
     LOCK_RENEWED = c"lock_renewed";
     LOCK_LOST = c"lock_renew_lost";
     LOCK_FORCED = c"lock_forced";
+    /// Waits that ended without a grant.
+    LOCK_TIMED_OUT = c"lock_wait_timeouts";
+    /// Waits refused because as many waited as may.
+    QUEUE_FULL = c"lock_queue_full";
     /// Leases that ran out before their owner released them.
     LOCK_EXPIRED = c"lock_leases_expired";
     GUARD_ACCEPTED = c"guard_accepted";
@@ -73,6 +147,26 @@ pub(crate) fn fields(field: &mut dyn FnMut(&CStr, u64)) {
     for (name, counter) in COUNTERS {
         field(name, counter.0.load(Relaxed));
     }
+    HOLD_MS.with(|times| {
+        let names = [
+            c"lock_hold_ms_p50",
+            c"lock_hold_ms_p95",
+            c"lock_hold_ms_p99",
+            c"lock_hold_ms_max",
+        ];
+        times.fields(names, field);
+    });
+    WAIT_US.with(|times| {
+        let names = [
+            c"lock_wait_us_p50",
+            c"lock_wait_us_p95",
+            c"lock_wait_us_p99",
+            c"lock_wait_us_max",
+        ];
+        times.fields(names, field);
+    });
+    field(c"waiters", waiting::waiters());
+    field(c"waiters_peak", WAITERS_PEAK.0.load(Relaxed));
     field(c"token_high_water", tokens::high_water());
     field(c"lock_keys", Lock::handle().live());
     field(c"guard_keys", Guard::handle().live());

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// The command that carries the mark to replicas and into the append-only file.
-pub(crate) const EFFECT: &CStr = c"sluice.effect-token";
+pub(crate) const EFFECT: &CStr = c"sluice.hw";
 
 // Only the server's main thread touches these; atomics are the safe way to say static.
 static HIGH_WATER: AtomicU64 = AtomicU64::new(0);

@@ -42,20 +42,36 @@ impl Blob {
         }
     }
 
+    #[inline]
     pub fn u8(&mut self, value: u8) {
-        self.bytes(&[value]);
+        self.fixed(value.to_le_bytes());
     }
 
+    #[inline]
     pub fn u16(&mut self, value: u16) {
-        self.bytes(&value.to_le_bytes());
+        self.fixed(value.to_le_bytes());
     }
 
+    #[inline]
     pub fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_le_bytes());
+        self.fixed(value.to_le_bytes());
     }
 
+    #[inline]
     pub fn u64(&mut self, value: u64) {
-        self.bytes(&value.to_le_bytes());
+        self.fixed(value.to_le_bytes());
+    }
+
+    /// Inlined with its length known, this is one store and not a call of memcpy.
+    #[inline(always)]
+    fn fixed<const N: usize>(&mut self, bytes: [u8; N]) {
+        match self.inline.get_mut(self.len..self.len + N) {
+            Some(place) => {
+                place.copy_from_slice(&bytes);
+                self.len += N;
+            }
+            None => self.bytes(&bytes),
+        }
     }
 
     pub fn bytes(&mut self, bytes: &[u8]) {

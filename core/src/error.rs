@@ -27,6 +27,10 @@ pub enum Error {
     },
     /// A bucket policy beyond what its arithmetic is exact for.
     DrainTooLong,
+    /// As many clients wait for the key as may.
+    QueueFull,
+    /// The key's slot left this node while a client waited.
+    SlotMoved,
     /// The counter stands at 2^53 − 1: the clock is past the year 2255, or a primary or
     /// RDB file brought a token that high.
     TokensExhausted,
@@ -60,6 +64,10 @@ impl fmt::Display for Error {
             Error::DrainTooLong => {
                 f.write_str("ERR a full bucket must drain within 100 years: check the policy")
             }
+            Error::QueueFull => f.write_str("QUEUEFULL too many clients wait for this key"),
+            Error::SlotMoved => f.write_str(
+                "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
+            ),
             Error::TokensExhausted => {
                 f.write_str("ERR no fencing token is left below 2^53: check the server's clock")
             }

@@ -98,17 +98,33 @@ impl Lock {
                 _ => Ok(Acquire::Busy),
             },
             _ => {
-                let token = Token::next(high_water, now)?;
-                let hold = Hold {
-                    token,
-                    deadline: now_ms.plus(request.lease_ms),
-                    granted: now_ms,
-                    holds: 1,
-                    holder: Identity::new(request.owner, request.meta),
-                };
-                Ok(Acquire::Granted(Lock::Exclusive(hold), token))
+                let (lock, token) = Lock::grant(request, now, high_water)?;
+                Ok(Acquire::Granted(lock, token))
             }
         }
+    }
+
+    /// A new hold, for a lock that is free. The lease starts now.
+    pub fn grant(
+        request: &Request<'_>,
+        now: Micros,
+        high_water: u64,
+    ) -> Result<(Lock, Token), Error> {
+        let token = Token::next(high_water, now)?;
+        let granted = now.floor_ms();
+        let hold = Hold {
+            token,
+            deadline: granted.plus(request.lease_ms),
+            granted,
+            holds: 1,
+            holder: Identity::new(request.owner, request.meta),
+        };
+        Ok((Lock::Exclusive(hold), token))
+    }
+
+    /// Whether `owner` holds it now.
+    pub fn is_held_by(&self, owner: &[u8], now: Micros) -> bool {
+        self.live_hold_of(owner, None, now.floor_ms()).is_some()
     }
 
     /// Gives one hold of `owner` back. With `keep_ms` a lock that this would free stays

@@ -231,43 +231,51 @@ impl Key {
 
         // What is stored.
         let stepped_back = self.model.as_ref().is_some_and(|model| model.at > now);
+        let own = self.model.as_ref().is_some_and(|m| m.numbers == *numbers);
+        let ends = ceil_ms(&(BigInt::from(now) + answer.reset_us));
+        let until_asked = (!own).then(|| ends.min(BigInt::from(Millis::BOUND - 1)));
         match change {
             Change::Charged(state) => {
                 prop_assert!(verdict.allowed);
                 self.model = admitted;
                 self.set(state);
             }
-            Change::Rebased(state) => {
+            Change::Rebased { state, until } => {
                 prop_assert!(!verdict.allowed && stepped_back);
                 if let Some(model) = &mut self.model {
                     model.at = now;
                 }
                 self.set(state);
+                self.outlive(until, until_asked)?;
             }
             Change::None { until } => {
                 prop_assert!(!verdict.allowed && !stepped_back);
-                let own = self.model.as_ref().is_some_and(|m| m.numbers == *numbers);
-                let ends = ceil_ms(&(BigInt::from(now) + answer.reset_us));
-                let ends = ends.min(BigInt::from(Millis::BOUND - 1));
-                prop_assert_eq!(until.map(|ms| BigInt::from(ms.0)), (!own).then_some(ends));
                 prop_assert_eq!(&bytes_of(&self.stored), &bytes_before);
-                if let Some(until) = until {
-                    if self.ttl.is_some_and(|ttl| ttl < until) {
-                        self.ttl = Some(until.plus(Limiter::TTL_SLACK_MS));
-                    }
-                }
+                self.outlive(until, until_asked)?;
             }
         }
         let bytes = self.model.as_ref().map(Model::bytes);
         prop_assert_eq!(bytes_of(&self.stored), bytes);
         self.check_encoding(now)?;
-        // A rebase under another policy than the stored one is wanting: limiter_clock.rs.
-        if !stepped_back {
-            self.check_ttl(now, &verdict)?;
-        }
+        self.check_ttl(now, &verdict)?;
 
         self.check_promises(&policy, cost, now, &verdict)?;
         Ok(verdict)
+    }
+
+    /// A denial under another policy lengthens the TTL to what that policy needs.
+    fn outlive(
+        &mut self,
+        until: Option<Millis>,
+        asked: Option<BigInt>,
+    ) -> Result<(), TestCaseError> {
+        prop_assert_eq!(until.map(|ms| BigInt::from(ms.0)), asked);
+        if let Some(until) = until {
+            if self.ttl.is_some_and(|ttl| ttl < until) {
+                self.ttl = Some(until.plus(Limiter::TTL_SLACK_MS));
+            }
+        }
+        Ok(())
     }
 
     fn check_peek(

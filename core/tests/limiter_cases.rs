@@ -36,7 +36,7 @@ impl Key {
     fn call(&mut self, call: &str, now: Micros) -> [u64; 5] {
         let (policy, cost) = parse(call).unwrap();
         let (verdict, change) = Limiter::decide(self.stored.as_ref(), &policy, cost, now);
-        if let Change::Charged(state) | Change::Rebased(state) = change {
+        if let Change::Charged(state) | Change::Rebased { state, .. } = change {
             self.stored = Some(state);
         }
         verdict.reply()

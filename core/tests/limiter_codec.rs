@@ -125,7 +125,7 @@ fn use_it(state: &Limiter) {
                 assert_eq!(peeked.allowed, decided.allowed);
                 assert_eq!(peeked.wait_us, decided.wait_us);
                 assert!(decided.reply().iter().all(|n| i64::try_from(*n).is_ok()));
-                if let Change::Charged(state) | Change::Rebased(state) = change {
+                if let Change::Charged(state) | Change::Rebased { state, .. } = change {
                     let _ = state.matters_until();
                 }
             }
@@ -282,6 +282,17 @@ fn instants_from_2_61_on_are_corrupt() {
     accepted(with(BOUND - 1));
     refused(with(BOUND));
     refused(with(u64::MAX));
+}
+
+#[test]
+fn so_is_an_effect_whose_clock_is_there() {
+    let with = |clock: u64| [&[1], &clock.to_le_bytes()[..], &Raw::valid().body()].concat();
+    for clock in [0, BOUND - 1] {
+        assert_eq!(read(&with(clock))[1], Ok(()));
+    }
+    for clock in [BOUND, u64::MAX] {
+        assert_eq!(read(&with(clock))[1], Err(Malformed::Corrupt));
+    }
 }
 
 #[test]

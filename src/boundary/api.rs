@@ -53,6 +53,8 @@ api! {
         info_add_u64 = RedisModule_InfoAddFieldULongLong: unsafe extern "C" fn(*mut RedisModuleInfoCtx, *const c_char, c_ulonglong) -> c_int;
         subscribe_to_server_event = RedisModule_SubscribeToServerEvent: unsafe extern "C" fn(Ctx, RedisModuleEvent, RedisModuleEventCallback) -> c_int;
 
+        create_string = RedisModule_CreateString: unsafe extern "C" fn(Ctx, *const c_char, usize) -> Str;
+        free_string = RedisModule_FreeString: unsafe extern "C" fn(Ctx, Str);
         string_ptr_len = RedisModule_StringPtrLen: unsafe extern "C" fn(*const RedisModuleString, *mut usize) -> *const c_char;
         free = RedisModule_Free: unsafe extern "C" fn(*mut c_void);
 
@@ -82,10 +84,22 @@ api! {
         reply_with_array = RedisModule_ReplyWithArray: unsafe extern "C" fn(Ctx, c_long) -> c_int;
         reply_with_map = RedisModule_ReplyWithMap: unsafe extern "C" fn(Ctx, c_long) -> c_int;
 
+        block_client = RedisModule_BlockClient: unsafe extern "C" fn(Ctx, RedisModuleCmdFunc, RedisModuleCmdFunc, Option<unsafe extern "C" fn(Ctx, *mut c_void)>, c_longlong) -> *mut RedisModuleBlockedClient;
+        unblock_client = RedisModule_UnblockClient: unsafe extern "C" fn(*mut RedisModuleBlockedClient, *mut c_void) -> c_int;
+        set_disconnect_callback = RedisModule_SetDisconnectCallback: unsafe extern "C" fn(*mut RedisModuleBlockedClient, RedisModuleDisconnectFunc);
+        get_blocked_client_private_data = RedisModule_GetBlockedClientPrivateData: unsafe extern "C" fn(Ctx) -> *mut c_void;
+        get_blocked_client_handle = RedisModule_GetBlockedClientHandle: unsafe extern "C" fn(Ctx) -> *mut RedisModuleBlockedClient;
         create_timer = RedisModule_CreateTimer: unsafe extern "C" fn(Ctx, mstime_t, RedisModuleTimerProc, *mut c_void) -> RedisModuleTimerID;
         stop_timer = RedisModule_StopTimer: unsafe extern "C" fn(Ctx, RedisModuleTimerID, *mut *mut c_void) -> c_int;
         get_detached_thread_safe_context = RedisModule_GetDetachedThreadSafeContext: unsafe extern "C" fn(Ctx) -> Ctx;
         monotonic_microseconds = RedisModule_MonotonicMicroseconds: unsafe extern "C" fn() -> u64;
+        select_db = RedisModule_SelectDb: unsafe extern "C" fn(Ctx, c_int) -> c_int;
+        get_selected_db = RedisModule_GetSelectedDb: unsafe extern "C" fn(Ctx) -> c_int;
+        notify_keyspace_event = RedisModule_NotifyKeyspaceEvent: unsafe extern "C" fn(Ctx, c_int, *const c_char, Str) -> c_int;
+        get_key_name_from_opt_ctx = RedisModule_GetKeyNameFromOptCtx: unsafe extern "C" fn(*mut RedisModuleKeyOptCtx) -> *const RedisModuleString;
+        get_db_id_from_opt_ctx = RedisModule_GetDbIdFromOptCtx: unsafe extern "C" fn(*mut RedisModuleKeyOptCtx) -> c_int;
+        call = RedisModule_Call: unsafe extern "C" fn(Ctx, *const c_char, *const c_char, ...) -> *mut RedisModuleCallReply;
+        free_call_reply = RedisModule_FreeCallReply: unsafe extern "C" fn(*mut RedisModuleCallReply);
 
         get_context_from_io = RedisModule_GetContextFromIO: unsafe extern "C" fn(Io) -> Ctx;
         is_io_error = RedisModule_IsIOError: unsafe extern "C" fn(Io) -> c_int;

@@ -5,6 +5,7 @@ use redis_module::raw::RedisModuleString;
 use sluice_core::{parse, Error, Identity, Token};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
+use std::ptr;
 
 /// An argument as the server keeps it: key names and what is passed on as it is.
 #[derive(Clone, Copy)]
@@ -35,6 +36,32 @@ impl<'a> Text<'a> {
             let start = (api().string_ptr_len)(self.ptr, &mut len);
             std::slice::from_raw_parts(start.cast(), len)
         }
+    }
+}
+
+/// A string made by us, for keys that no command named. Freed when dropped.
+pub(crate) struct OwnedText {
+    ptr: *mut RedisModuleString,
+}
+
+impl OwnedText {
+    pub(crate) fn new(bytes: &[u8]) -> OwnedText {
+        // SAFETY: without a context the string is ours alone to free.
+        let ptr =
+            unsafe { (api().create_string)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) };
+        OwnedText { ptr }
+    }
+
+    pub(crate) fn text(&self) -> Text<'_> {
+        // SAFETY: valid until dropped.
+        unsafe { Text::new(self.ptr) }
+    }
+}
+
+impl Drop for OwnedText {
+    fn drop(&mut self) {
+        // SAFETY: made by us without a context, freed once; the server keeps what it refers to.
+        unsafe { (api().free_string)(ptr::null_mut(), self.ptr) };
     }
 }
 

@@ -4,7 +4,9 @@ use super::api::api;
 use super::args::Text;
 use redis_module::raw::{
     RedisModuleClientInfo, RedisModuleCtx, REDISMODULE_CLIENTINFO_VERSION,
-    REDISMODULE_CTX_FLAGS_LOADING, REDISMODULE_CTX_FLAGS_REPLICATED, REDISMODULE_CTX_FLAGS_SLAVE,
+    REDISMODULE_CTX_FLAGS_CLUSTER, REDISMODULE_CTX_FLAGS_DENY_BLOCKING,
+    REDISMODULE_CTX_FLAGS_LOADING, REDISMODULE_CTX_FLAGS_LUA, REDISMODULE_CTX_FLAGS_MULTI,
+    REDISMODULE_CTX_FLAGS_REPLICATED, REDISMODULE_CTX_FLAGS_SLAVE, REDISMODULE_NOTIFY_MODULE,
     REDISMODULE_OK,
 };
 use sluice_core::{Blob, Error, Millis};
@@ -181,6 +183,58 @@ impl Context {
 
     pub(crate) fn is_primary(self) -> bool {
         self.flags() & REDISMODULE_CTX_FLAGS_SLAVE == 0
+    }
+
+    /// Whether a client may be blocked here: not inside a transaction or a script, nor
+    /// where the server says so.
+    pub(crate) fn may_block(self) -> bool {
+        const NOT: u32 = REDISMODULE_CTX_FLAGS_MULTI
+            | REDISMODULE_CTX_FLAGS_LUA
+            | REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        self.flags() & NOT == 0
+    }
+
+    pub(crate) fn is_cluster(self) -> bool {
+        self.flags() & REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
+    pub(crate) fn db(self) -> i32 {
+        // SAFETY: the context has a client, as every command's, event's and timer's has.
+        unsafe { (api().get_selected_db)(self.ptr) }
+    }
+
+    pub(crate) fn select_db(self, db: i32) {
+        // SAFETY: as above.
+        unsafe { (api().select_db)(self.ptr, db) };
+    }
+
+    /// Whether this node still serves `key`: not when its slot migrates away or has gone.
+    pub(crate) fn serves(self, key: Text<'_>) -> bool {
+        if !self.is_cluster() {
+            return true;
+        }
+        // SAFETY: "s" takes one server string; the reply is ours to free.
+        unsafe {
+            let reply = (api().call)(self.ptr, c"EXISTS".as_ptr(), c"s".as_ptr(), key.as_ptr());
+            if reply.is_null() {
+                return false;
+            }
+            (api().free_call_reply)(reply);
+        }
+        true
+    }
+
+    /// Tells subscribers of keyspace events of class `d`.
+    pub(crate) fn notify(self, event: &CStr, key: Text<'_>) {
+        // SAFETY: context and key live while the callback runs.
+        unsafe {
+            (api().notify_keyspace_event)(
+                self.ptr,
+                REDISMODULE_NOTIFY_MODULE,
+                event.as_ptr(),
+                key.as_ptr(),
+            );
+        }
     }
 
     fn client_id(self) -> u64 {

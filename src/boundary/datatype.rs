@@ -11,7 +11,7 @@ use redis_module::raw::{
 use sluice_core::{Malformed, Millis, State};
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// A kind of value that keys can hold.
 pub(crate) trait DataType: State + Clone + 'static {
@@ -104,13 +104,37 @@ impl Source {
 
 /// The circumstances of a key's going.
 #[derive(Clone, Copy)]
-pub(crate) struct Unlinked(());
+pub(crate) struct Unlinked {
+    key: *mut RedisModuleKeyOptCtx,
+}
 
 impl Unlinked {
+    pub(crate) fn db(self) -> i32 {
+        // SAFETY: the server's, for the key that is going.
+        unsafe { (api().get_db_id_from_opt_ctx)(self.key) }
+    }
+
+    /// The key's name, which lives while the callback runs.
+    pub(crate) fn name(&self) -> Text<'_> {
+        // SAFETY: as above.
+        unsafe { Text::new((api().get_key_name_from_opt_ctx)(self.key).cast_mut()) }
+    }
+
     pub(crate) fn is_primary(self) -> bool {
         // SAFETY: only flags are asked for, which need no context.
         unsafe { super::context::Context::new(ptr::null_mut()) }.is_primary()
     }
+}
+
+/// Set while a command of ours deletes a key: nothing there that `unlinked` would want to
+/// know, and on the path of every release it need not look at the clock to see that.
+static REMOVING: AtomicBool = AtomicBool::new(false);
+
+/// Runs `remove`, which deletes a key.
+pub(super) fn removing(remove: impl FnOnce()) {
+    REMOVING.store(true, Relaxed);
+    remove();
+    REMOVING.store(false, Relaxed);
 }
 
 /// The callbacks of `T`. A type that needs more adds it before [`register`].
@@ -273,9 +297,12 @@ extern "C" fn free<T: DataType>(value: *mut c_void) {
     });
 }
 
-extern "C" fn unlink<T: DataType>(_key: *mut RedisModuleKeyOptCtx, value: *const c_void) {
+extern "C" fn unlink<T: DataType>(key: *mut RedisModuleKeyOptCtx, value: *const c_void) {
     callback("unlink", (), || {
-        stored::<T>(value.cast_mut()).unlinked(Unlinked(()));
+        if REMOVING.load(Relaxed) {
+            return;
+        }
+        stored::<T>(value.cast_mut()).unlinked(Unlinked { key });
     });
 }
 

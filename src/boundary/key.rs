@@ -3,7 +3,7 @@
 use super::api::api;
 use super::args::Text;
 use super::context::Context;
-use super::datatype::{DataType, Stored};
+use super::datatype::{self, DataType, Stored};
 use redis_module::raw::{
     RedisModuleKey, REDISMODULE_KEYTYPE_EMPTY, REDISMODULE_READ, REDISMODULE_WRITE,
 };
@@ -139,8 +139,10 @@ impl<'a, T: DataType> Key<'a, T> {
     /// Deletes the key, and makes that known.
     pub(crate) fn remove(&mut self) {
         self.stored = ptr::null_mut();
-        // SAFETY: open for writing.
-        unsafe { (api().delete_key)(self.handle) };
+        datatype::removing(|| {
+            // SAFETY: open for writing.
+            unsafe { (api().delete_key)(self.handle) };
+        });
         self.ctx.replicate_del(self.name);
         self.changed();
     }
@@ -172,9 +174,12 @@ impl<'a, T: DataType> Key<'a, T> {
         moves
     }
 
-    /// Lets a key with a TTL live until `until` at least, and propagates that if it was to be
-    /// done. The value stays as it is.
-    pub(crate) fn outlive(&mut self, until: Millis) {
+    /// Lets a key with a TTL live until `until` at least, if that is given, and propagates
+    /// what had to be done. The value stays as it is.
+    pub(crate) fn outlive(&mut self, until: Option<Millis>) {
+        let Some(until) = until else {
+            return;
+        };
         if self.deadline().is_some_and(|ttl| ttl < until) {
             let until = until.plus(T::TTL_SLACK_MS);
             self.set_ttl(until);

@@ -7,6 +7,7 @@
 
 pub(crate) mod api;
 pub(crate) mod args;
+pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod command;
 pub(crate) mod context;

@@ -10,10 +10,10 @@ use crate::{metrics, tokens};
 use sluice_core::{Error, Guard, Limiter, Lock, Malformed, State};
 use std::ffi::CStr;
 
-entry!(sluice_effect_lock, "effect-lock", apply::<Lock>);
-entry!(sluice_effect_guard, "effect-guard", apply::<Guard>);
-entry!(sluice_effect_limiter, "effect-limiter", apply::<Limiter>);
-entry!(sluice_effect_token, "effect-token", raise_mark);
+entry!(sluice_effect_lock, "sluice.lk", apply::<Lock>);
+entry!(sluice_effect_guard, "sluice.fn", apply::<Guard>);
+entry!(sluice_effect_limiter, "sluice.rl", apply::<Limiter>);
+entry!(sluice_effect_token, "sluice.hw", raise_mark);
 
 /// Sets the whole state of a key, whatever it held before.
 fn apply<T: DataType>(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {

@@ -5,7 +5,7 @@ use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::boundary::{clock, log};
-use crate::metrics;
+use crate::{metrics, waiting};
 use sluice_core::{parse, Error, Lock};
 
 entry!(sluice_lock_forcerelease, "LOCK.FORCERELEASE", run);
@@ -29,6 +29,9 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     if !lock.can_force_release(token, now) {
         return Ok(Reply::Integer(0));
     }
+    if let Some(hold) = lock.hold() {
+        metrics::hold_ended(hold, now.floor_ms());
+    }
     let whose = match lock.hold() {
         Some(hold) => format!("owner={}", log::quoted(hold.holder.owner())),
         None => "kept".to_string(),
@@ -39,8 +42,8 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         lock.token().get(),
         ctx.describe_client()
     );
-    key.remove();
     log::notice(&line);
+    waiting::hand_over_or_remove(ctx, &mut key, name, now, c"lock.forced");
     metrics::LOCK_FORCED.hit();
     Ok(Reply::Integer(1))
 }

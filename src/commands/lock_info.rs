@@ -5,6 +5,7 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
+use crate::waiting;
 use sluice_core::lock::Hold;
 use sluice_core::{Error, Lock, Millis};
 
@@ -42,7 +43,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         None => ctx.reply_array(0),
     }
     ctx.reply_bytes(b"waiters");
-    ctx.reply_integer(0);
+    ctx.reply_integer(waiting::len_of(ctx, name) as u64);
     Ok(Reply::Sent)
 }
 

@@ -5,9 +5,9 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use crate::{metrics, settings};
+use crate::{metrics, settings, waiting};
 use sluice_core::lock::Release;
-use sluice_core::{parse, Error, Lock};
+use sluice_core::{parse, Error, Lock, Micros};
 
 entry!(sluice_lock_release, "LOCK.RELEASE", run);
 
@@ -40,13 +40,25 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             metrics::LOCK_NOT_OWNER.hit();
             return Ok(Reply::Integer(0));
         }
-        Release::Freed => key.remove(),
+        Release::Freed => {
+            hold_ended(&mut key, now);
+            waiting::hand_over_or_remove(ctx, &mut key, name, now, c"lock.released");
+        }
         Release::Kept(lock) => {
+            hold_ended(&mut key, now);
             key.set(lock);
             key.publish(now);
+            waiting::moved(ctx, &mut key, name);
+            ctx.notify(c"lock.released", name);
             metrics::LOCK_KEPT.hit();
         }
     }
     metrics::LOCK_RELEASED.hit();
     Ok(Reply::Integer(1))
+}
+
+fn hold_ended(key: &mut Key<'_, Lock>, now: Micros) {
+    if let Some(hold) = key.value().and_then(|lock| lock.hold()) {
+        metrics::hold_ended(hold, now.floor_ms());
+    }
 }

@@ -5,7 +5,7 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use crate::{metrics, settings};
+use crate::{metrics, settings, waiting};
 use sluice_core::lock::Renew;
 use sluice_core::{parse, Error, Lock};
 
@@ -38,6 +38,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         Renew::Left { ms, extended } => {
             if extended {
                 key.publish(now);
+                waiting::moved(ctx, &mut key, name);
             } else {
                 key.publish_if_ttl_strayed(now);
             }

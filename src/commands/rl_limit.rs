@@ -29,11 +29,11 @@ fn limit(ctx: Context, mut args: Args<'_>, algorithm: Algorithm) -> Result<Reply
     let mut key = Key::<Limiter>::open_to_write(ctx, name)?;
     let (verdict, change) = Limiter::decide(key.value().as_deref(), &policy, cost, now);
     match change {
-        Change::None { until: None } => {}
-        Change::None { until: Some(until) } => key.outlive(until),
-        Change::Rebased(state) => {
+        Change::None { until } => key.outlive(until),
+        Change::Rebased { state, until } => {
             key.set(state);
             key.publish(now);
+            key.outlive(until);
         }
         Change::Charged(state) => {
             key.set(state);

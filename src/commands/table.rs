@@ -18,10 +18,10 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command {
         name: c"lock.acquire",
         entry: lock_acquire::sluice_lock_acquire,
-        flags: "write deny-oom fast",
+        flags: "write deny-oom fast blocking",
         arity: -4,
         keys: Keys::First(READ_AND_UPDATE),
-        categories: c"write fast",
+        categories: c"write fast blocking",
         summary: c"Takes a lock for a lease, if it is free, and answers its fencing token.",
         complexity: c"O(1)",
         since: SINCE,
@@ -29,6 +29,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             Arg::key(),
             Arg::text(c"owner"),
             Arg::integer(c"lease_ms"),
+            Arg::integer(c"wait_ms").option(c"BLOCK"),
             Arg::text(c"text").option(c"META"),
         ],
     },
@@ -182,14 +183,14 @@ pub(crate) static COMMANDS: &[Command] = &[
         since: SINCE,
         args: &[Arg::key()],
     },
-    effect(c"sluice.effect-lock", effect::sluice_effect_lock),
-    effect(c"sluice.effect-guard", effect::sluice_effect_guard),
-    effect(c"sluice.effect-limiter", effect::sluice_effect_limiter),
+    effect(c"sluice.lk", effect::sluice_effect_lock),
+    effect(c"sluice.fn", effect::sluice_effect_guard),
+    effect(c"sluice.rl", effect::sluice_effect_limiter),
     Command {
         arity: 2,
         keys: Keys::None,
         args: &[Arg::text(c"effect")],
-        ..effect(c"sluice.effect-token", effect::sluice_effect_token)
+        ..effect(c"sluice.hw", effect::sluice_effect_token)
     },
 ];
 

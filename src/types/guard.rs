@@ -9,7 +9,7 @@ static HANDLE: Handle = Handle::new();
 
 impl DataType for Guard {
     const NAME: &'static CStr = c"sluice-fn";
-    const EFFECT: &'static CStr = c"sluice.effect-guard";
+    const EFFECT: &'static CStr = c"sluice.fn";
 
     fn handle() -> &'static Handle {
         &HANDLE

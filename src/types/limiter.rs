@@ -9,7 +9,7 @@ static HANDLE: Handle = Handle::new();
 
 impl DataType for Limiter {
     const NAME: &'static CStr = c"sluice-rl";
-    const EFFECT: &'static CStr = c"sluice.effect-limiter";
+    const EFFECT: &'static CStr = c"sluice.rl";
     const TTL_SLACK_MS: u64 = Limiter::TTL_SLACK_MS;
 
     fn handle() -> &'static Handle {

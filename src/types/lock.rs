@@ -4,7 +4,7 @@ use crate::boundary::api::api;
 use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
 use crate::boundary::trampoline::callback;
 use crate::boundary::{clock, log};
-use crate::{metrics, tokens};
+use crate::{metrics, tokens, waiting};
 use redis_module::raw::{
     RedisModuleCtx, RedisModuleIO, REDISMODULE_AUX_BEFORE_RDB, REDISMODULE_ERR, REDISMODULE_OK,
 };
@@ -15,7 +15,7 @@ static HANDLE: Handle = Handle::new();
 
 impl DataType for Lock {
     const NAME: &'static CStr = c"sluice-lk";
-    const EFFECT: &'static CStr = c"sluice.effect-lock";
+    const EFFECT: &'static CStr = c"sluice.lk";
 
     fn handle() -> &'static Handle {
         &HANDLE
@@ -49,8 +49,9 @@ impl DataType for Lock {
 
     fn unlinked(&self, key: Unlinked) {
         if self.hold().is_some() && self.is_over(clock::now().floor_ms()) && key.is_primary() {
-            metrics::LOCK_EXPIRED.hit();
+            metrics::lease_expired(self);
         }
+        waiting::touch(key);
     }
 }
 

@@ -26,12 +26,9 @@ fn effects(now_us: i64) -> [Vec<Vec<u8>>; 3] {
     let lock = Held::at(now_us, 5000, "forged").effect(now_us);
     let guard = effect(now_us, &guard_body(5, now_us as u64 / 1000 + 5000));
     [
-        args!["sluice.effect-lock", "k", lock],
-        args!["SLUICE.EFFECT-GUARD", "g", guard],
-        args![
-            "sluice.effect-token",
-            effect(now_us, &LAST_TOKEN.to_le_bytes())
-        ],
+        args!["sluice.lk", "k", lock],
+        args!["SLUICE.FN", "g", guard],
+        args!["sluice.hw", effect(now_us, &LAST_TOKEN.to_le_bytes())],
     ]
 }
 
@@ -139,9 +136,9 @@ fn no_command_runs_while_loading() {
         "lock.info",
         "lock.forcerelease",
         "lock.guard",
-        "sluice.effect-lock",
-        "sluice.effect-guard",
-        "sluice.effect-token",
+        "sluice.lk",
+        "sluice.fn",
+        "sluice.hw",
     ] {
         let info = cmd!(c, "COMMAND", "INFO", name);
         let info = &info.items()[0];
@@ -196,8 +193,8 @@ fn an_effect_in_the_file_is_the_state() {
         &server,
         &[
             args!["SELECT", 0],
-            args!["sluice.effect-lock", "k", held.effect(T_US)],
-            args!["sluice.effect-lock", "gone", held.effect(T_US)],
+            args!["sluice.lk", "k", held.effect(T_US)],
+            args!["sluice.lk", "gone", held.effect(T_US)],
             args!["DEL", "gone"],
         ],
     );
@@ -249,9 +246,9 @@ fn an_effect_overwrites_a_key_of_another_type() {
     let held = Held::at(T_US, 5000, "new");
     let guard = effect(T_US, &guard_body(9, T_US as u64 / 1000 + 700));
     let mut commands: Vec<_> = ["s", "l", "g"]
-        .map(|key| args!["sluice.effect-lock", key, held.effect(T_US)])
+        .map(|key| args!["sluice.lk", key, held.effect(T_US)])
         .to_vec();
-    commands.push(args!["sluice.effect-guard", "k", guard]);
+    commands.push(args!["sluice.fn", "k", guard]);
     append_to_aof(&server, &commands);
     let mut c = server.conn();
     for key in ["s", "l", "g"] {
@@ -301,16 +298,16 @@ fn bad_effects(now_us: i64) -> Vec<(Vec<Vec<u8>>, String)> {
     };
     let mut all = vec![
         (
-            args!["sluice.effect-lock", "k", versioned(&lock, 2)],
-            newer("sluice.effect-lock", 2),
+            args!["sluice.lk", "k", versioned(&lock, 2)],
+            newer("sluice.lk", 2),
         ),
         (
-            args!["sluice.effect-guard", "k", versioned(&guard, 3)],
-            newer("sluice.effect-guard", 3),
+            args!["sluice.fn", "k", versioned(&guard, 3)],
+            newer("sluice.fn", 3),
         ),
         (
-            args!["sluice.effect-token", versioned(&token, 255)],
-            newer("sluice.effect-token", 255),
+            args!["sluice.hw", versioned(&token, 255)],
+            newer("sluice.hw", 255),
         ),
     ];
     let blobs = [
@@ -329,25 +326,16 @@ fn bad_effects(now_us: i64) -> Vec<(Vec<Vec<u8>>, String)> {
         guard.clone(),
     ];
     for blob in blobs {
-        all.push((
-            args!["sluice.effect-lock", "k", blob],
-            corrupt("sluice.effect-lock"),
-        ));
+        all.push((args!["sluice.lk", "k", blob], corrupt("sluice.lk")));
     }
     for blob in [guard[..20].to_vec(), [&guard[..], b"x"].concat(), lock] {
-        all.push((
-            args!["sluice.effect-guard", "k", blob],
-            corrupt("sluice.effect-guard"),
-        ));
+        all.push((args!["sluice.fn", "k", blob], corrupt("sluice.fn")));
     }
     for blob in [
         token[..16].to_vec(),
         effect(now_us, &(1u64 << 53).to_le_bytes()),
     ] {
-        all.push((
-            args!["sluice.effect-token", blob],
-            corrupt("sluice.effect-token"),
-        ));
+        all.push((args!["sluice.hw", blob], corrupt("sluice.hw")));
     }
     all
 }
@@ -548,8 +536,5 @@ fn effects_reach_a_sub_replica_unchanged() {
     let mut held = Held::at(now, 5000, UUID);
     held.meta = b"\0\xff".to_vec();
     let last = chain.sub.aof_commands().pop();
-    assert_eq!(
-        last,
-        Some(args!["sluice.effect-lock", "k", held.effect(now)])
-    );
+    assert_eq!(last, Some(args!["sluice.lk", "k", held.effect(now)]));
 }

@@ -44,7 +44,7 @@ fn after_the_end(now_us: i64) -> Vec<Case> {
         (
             "LOCK.ACQUIRE k new 500",
             int(now_us),
-            Some(args!["sluice.effect-lock", "k", granted]),
+            Some(args!["sluice.lk", "k", granted]),
         ),
         ("LOCK.RELEASE k old", int(0), None),
         ("LOCK.RELEASE k old KEEP 900", int(0), None),
@@ -54,7 +54,7 @@ fn after_the_end(now_us: i64) -> Vec<Case> {
         (
             "LOCK.GUARD k 3 PX 700",
             int(1),
-            Some(args!["sluice.effect-guard", "k", guard]),
+            Some(args!["sluice.fn", "k", guard]),
         ),
     ]
 }
@@ -121,7 +121,7 @@ fn a_guard_that_is_over_forgets() {
         assert_eq!(cmd!(c, "LOCK.GUARD", "g", 8, "PX", 100), int(1));
     });
     let guard = effect(now, &guard_body(8, now as u64 / 1000 + 100));
-    assert_eq!(new, [gone("g"), args!["sluice.effect-guard", "g", guard]]);
+    assert_eq!(new, [gone("g"), args!["sluice.fn", "g", guard]]);
     chain.assert_equal();
     // No lease of a lock has ended.
     assert_eq!(counter(&chain.primary, "lock_leases_expired"), expired);
@@ -198,7 +198,7 @@ fn a_longer_foreign_ttl_and_persist_do_not_prolong_the_lock() {
             assert_eq!(cmd!(c, "LOCK.ACQUIRE", "k", "you", 2000), int(now));
         });
         let held = Held::at(now, 2000, "you");
-        assert_eq!(new, [args!["sluice.effect-lock", "k", held.effect(now)]]);
+        assert_eq!(new, [args!["sluice.lk", "k", held.effect(now)]]);
         chain.assert_equal();
         for server in chain.servers() {
             assert_eq!(cmd!(server.conn(), "PTTL", "k"), int(2000));
@@ -235,13 +235,9 @@ fn the_next_write_sets_a_strayed_ttl_right() {
     let token = cmd!(c, "LOCK.ACQUIRE", "k", "me", 5000);
     cmd!(c, "LOCK.GUARD", "g", 9, "PX", 5000);
     let held = Held::at(now, 5000, "me");
-    let lock = args!["sluice.effect-lock", "k", held.effect(now)];
+    let lock = args!["sluice.lk", "k", held.effect(now)];
     let until = now as u64 / 1000 + 5000;
-    let guard = args![
-        "sluice.effect-guard",
-        "g",
-        effect(now, &guard_body(9, until))
-    ];
+    let guard = args!["sluice.fn", "g", effect(now, &guard_body(9, until))];
     for (line, key, reply, repaired) in [
         ("LOCK.RENEW k me 1", "k", int(5000), &lock),
         ("LOCK.RENEW k me 5000", "k", int(5000), &lock),

@@ -147,18 +147,10 @@ fn a_panic_in_one_command_leaves_the_others() {
 #[test]
 fn a_panic_in_an_effect_leaves_the_rest_of_the_file() {
     let now_ms = T_US as u64 / 1000;
-    let lock = args![
-        "sluice.effect-lock",
-        "k",
-        Held::at(T_US, 5000, "x").effect(T_US)
-    ];
-    let guard = args![
-        "sluice.effect-guard",
-        "g",
-        effect(T_US, &guard_body(5, now_ms + 9))
-    ];
-    let token = args!["sluice.effect-token", effect(T_US, &77u64.to_le_bytes())];
-    for (site, keys) in [("effect-lock", 1), ("effect-guard", 1), ("effect-token", 2)] {
+    let lock = args!["sluice.lk", "k", Held::at(T_US, 5000, "x").effect(T_US)];
+    let guard = args!["sluice.fn", "g", effect(T_US, &guard_body(5, now_ms + 9))];
+    let token = args!["sluice.hw", effect(T_US, &77u64.to_le_bytes())];
+    for (site, keys) in [("sluice.lk", 1), ("sluice.fn", 1), ("sluice.hw", 2)] {
         let server = failing_options(site).aof(Aof::Pure).start();
         server.clock().freeze_at(T_US);
         let all = [

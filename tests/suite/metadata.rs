@@ -24,10 +24,16 @@ const DECLARED: &[Declared] = &[
     Declared {
         call: "lock.acquire k o 1000",
         arity: -4,
-        flags: &["denyoom", "fast", "module", "write"],
+        flags: &["blocking", "denyoom", "fast", "module", "write"],
         key: &["RW", "access", "update"],
         summary: "Takes a lock for a lease, if it is free, and answers its fencing token.",
-        args: &[KEY, OWNER, LEASE, ("text", "string", "META")],
+        args: &[
+            KEY,
+            OWNER,
+            LEASE,
+            ("wait_ms", "integer", "BLOCK"),
+            ("text", "string", "META"),
+        ],
     },
     Declared {
         call: "lock.release k o",
@@ -71,11 +77,7 @@ const DECLARED: &[Declared] = &[
     },
 ];
 
-const EFFECTS: [&str; 3] = [
-    "sluice.effect-guard",
-    "sluice.effect-lock",
-    "sluice.effect-token",
-];
+const EFFECTS: [&str; 3] = ["sluice.fn", "sluice.lk", "sluice.hw"];
 
 impl Declared {
     fn name(&self) -> &'static str {
@@ -247,7 +249,7 @@ fn internal_commands_are_hidden_or_say_what_they_are() {
     let server = single();
     let mut c = server.conn();
     for name in EFFECTS {
-        let keyed = name != "sluice.effect-token";
+        let keyed = name != "sluice.hw";
         let reply = cmd!(c, "COMMAND", "INFO", name);
         let get_keys = match keyed {
             true => cmd!(c, "COMMAND", "GETKEYSANDFLAGS", name, "k", "effect"),

@@ -178,13 +178,9 @@ fn a_rewritten_pure_aof_has_one_effect_for_each_key() {
     }
     rewrite_aof(&server);
     let now_ms = T_US as u64 / 1000;
-    let lock = args![
-        "sluice.effect-lock",
-        "k",
-        Held::at(T_US, 3000, UUID).effect(T_US)
-    ];
+    let lock = args!["sluice.lk", "k", Held::at(T_US, 3000, UUID).effect(T_US)];
     let guard = args![
-        "sluice.effect-guard",
+        "sluice.fn",
         "g",
         effect(T_US, &guard_body(3000, now_ms + 3000))
     ];

@@ -120,19 +120,19 @@ fn replicas_get_effects_with_absolute_state_and_a_plain_del() {
     );
     let mut held = Held::at(now, 5000, UUID);
     held.meta = b"m".to_vec();
-    let first = args!["sluice.effect-lock", "k", held.effect(now)];
+    let first = args!["sluice.lk", "k", held.effect(now)];
     assert_eq!(tap.take(), [first]);
 
     chain.clock().advance_ms(1500);
     let later = now + 1_500_000;
     assert_eq!(cmd!(c, "LOCK.RENEW", "k", UUID, 9000), int(9000));
     held.deadline_ms = later as u64 / 1000 + 9000;
-    let renewed = args!["sluice.effect-lock", "k", held.effect(later)];
+    let renewed = args!["sluice.lk", "k", held.effect(later)];
     assert_eq!(tap.take(), [renewed]);
 
     assert_eq!(cmd!(c, "LOCK.RELEASE", "k", UUID, "KEEP", 300), int(1));
     let kept = effect(later, &kept_body(now as u64, later as u64 / 1000 + 300));
-    assert_eq!(tap.take(), [args!["sluice.effect-lock", "k", kept]]);
+    assert_eq!(tap.take(), [args!["sluice.lk", "k", kept]]);
 
     assert_eq!(cmd!(c, "LOCK.FORCERELEASE", "k"), int(1));
     assert_eq!(tap.take(), [args!["DEL", "k"]]);
@@ -144,7 +144,7 @@ fn replicas_get_effects_with_absolute_state_and_a_plain_del() {
 
     assert_eq!(cmd!(c, "LOCK.GUARD", "g", 77, "PX", 100), int(1));
     let guard = effect(later, &guard_body(77, later as u64 / 1000 + 100));
-    assert_eq!(tap.take(), [args!["sluice.effect-guard", "g", guard]]);
+    assert_eq!(tap.take(), [args!["sluice.fn", "g", guard]]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn several_writes_of_one_unit_are_wrapped() {
     let grant = |key: &str, token: i64| {
         let mut held = Held::at(now, 5000, "o");
         held.token = token as u64;
-        args!["sluice.effect-lock", key, held.effect(now)]
+        args!["sluice.lk", key, held.effect(now)]
     };
     let acquire = |key: &str| args!["LOCK.ACQUIRE", key, "o", 5000];
 
@@ -606,9 +606,9 @@ fn a_disk_based_full_sync_propagates_no_psync() {
         .aof_commands()
         .iter()
         .map(|words| String::from_utf8_lossy(&words[0]).into_owned())
-        .filter(|name| name != "SELECT" && name != "sluice.effect-token")
+        .filter(|name| name != "SELECT" && name != "sluice.hw")
         .collect();
-    assert_eq!(names, ["sluice.effect-lock", "SET"]);
+    assert_eq!(names, ["sluice.lk", "SET"]);
 }
 
 #[test]

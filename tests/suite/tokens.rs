@@ -223,7 +223,7 @@ fn a_rewritten_file_without_keys_holds_the_mark_as_one_effect() {
             .iter()
             .filter(|c| c[0] != b"SELECT")
             .collect::<Vec<_>>(),
-        [&args!["sluice.effect-token", mark]]
+        [&args!["sluice.hw", mark]]
     );
 }
 
@@ -563,10 +563,7 @@ fn a_file_may_bring_the_last_token() {
     let server = own(Options::new().aof(Aof::Pure));
     append_to_aof(
         &server,
-        &[args![
-            "sluice.effect-token",
-            effect(T_US, &LAST_TOKEN.to_le_bytes())
-        ]],
+        &[args!["sluice.hw", effect(T_US, &LAST_TOKEN.to_le_bytes())]],
     );
     assert_exhausted(&server);
 }

@@ -69,16 +69,19 @@ impl Bucket {
         }
         let wait_us = (after - full).div_ceil(policy.drain_per_us());
         let verdict = verdict(policy, false, debt, wait_us);
+        // Under its own policy the key lives long enough already.
+        let until = stored
+            .is_none_or(|bucket| bucket.policy != *policy)
+            .then(|| ends_at(now, verdict.reset_us));
         let change = match stored {
-            Some(bucket) if bucket.at > now => Change::Rebased(Limiter::Bucket(Bucket {
-                at: now,
-                ..bucket.clone()
-            })),
-            // Under its own policy the key lives long enough already.
-            Some(bucket) if bucket.policy == *policy => Change::None { until: None },
-            _ => Change::None {
-                until: Some(ends_at(now, verdict.reset_us)),
+            Some(bucket) if bucket.at > now => Change::Rebased {
+                state: Limiter::Bucket(Bucket {
+                    at: now,
+                    ..bucket.clone()
+                }),
+                until,
             },
+            _ => Change::None { until },
         };
         (verdict, change)
     }

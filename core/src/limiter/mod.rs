@@ -41,8 +41,12 @@ pub enum Change {
     /// Nothing. Under the caller's policy the state matters until `until`: a key that would
     /// go earlier must be kept. `None` where the key's TTL is long enough as it is.
     None { until: Option<Millis> },
-    /// Denied, but the clock has stepped back: what was ahead of it is moved to now.
-    Rebased(Limiter),
+    /// Denied, but the clock has stepped back: what was ahead of it is moved to now. `until`
+    /// as above.
+    Rebased {
+        state: Limiter,
+        until: Option<Millis>,
+    },
     /// Admitted.
     Charged(Limiter),
 }
