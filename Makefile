@@ -12,7 +12,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/target
 export MATRIX_FILTER
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test modules test-matrix bench-instructions lint fmt install clean
+.PHONY: help build run test modules test-matrix bench-instructions bench-waiting lint fmt install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,10 @@ test-matrix: modules ## Run the suite on each server (MATRIX_FILTER='a b' runs s
 bench-instructions: build ## Count the instructions per command, with valgrind
 	@scripts/install-deps server bench
 	cargo bench -p redis-sluice --bench instructions
+
+bench-waiting: build ## Measure how fast waiters are served, against polling and pub/sub
+	@scripts/install-deps server
+	cargo bench -p redis-sluice --bench waiting
 
 lint: ## Check formatting, clippy with warnings denied, and the scripts' syntax
 	@scripts/lint

@@ -145,11 +145,13 @@ impl<W> Waiting<W> {
         self.ends.insert((until, seat.id));
         self.waiters.insert(seat.id, waiter);
         queue.waiters += 1;
-        queue
-            .places
-            .entry(owner)
-            .or_insert_with(Vec::new)
-            .push(seat);
+        // Not by `entry`, which would move a place that is there to the end.
+        match queue.places.get_mut(&owner) {
+            Some(seats) => seats.push(seat),
+            None => {
+                queue.places.insert(owner, vec![seat]);
+            }
+        }
         set_lease(&mut self.leases, queue, Some(lease));
     }
 

@@ -36,9 +36,14 @@ fn limit(ctx: Context, mut args: Args<'_>, algorithm: Algorithm) -> Result<Reply
             key.outlive(until);
         }
         Change::Charged(state) => {
+            // Another policy is never kept back: a replica would go on reading the debt
+            // under the old one.
+            let policy_changed = key.value().is_none_or(|stored| stored.policy() != policy);
             key.set(state);
             let interval_ms = settings::RL_REPLICATION_INTERVAL_MS.get();
-            key.publish_when_due(now, |state| state.may_send(now, interval_ms));
+            key.publish_when_due(now, |state| {
+                state.may_send(now, interval_ms) || policy_changed
+            });
         }
     }
     metrics::verdict(algorithm, verdict.allowed).hit();

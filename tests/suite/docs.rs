@@ -1,0 +1,910 @@
+//! The documentation, held against the server: every example is replayed, every table compared.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use sluice_testbed::{module_path, Clock};
+
+use crate::support::*;
+use crate::waiting_support::{is_blocked, Waiter};
+
+/// Where every example starts: 2026-11-30 12:00:00 UTC, in µs.
+const NOON_US: i64 = 1_796_040_000_000_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A file of the repository.
+struct Page {
+    /// From the root, as in "docs/fencing.md".
+    name: String,
+    text: String,
+}
+
+impl Page {
+    #[track_caller]
+    fn read(name: &str) -> Page {
+        let text = fs::read_to_string(root().join(name));
+        Page {
+            name: name.to_string(),
+            text: text.unwrap_or_else(|error| panic!("{name}: {error}")),
+        }
+    }
+
+    /// Every Markdown page of the repository.
+    fn all() -> Vec<Page> {
+        let mut names = BTreeSet::new();
+        collect(Path::new(""), false, &mut names);
+        collect(Path::new("docs"), true, &mut names);
+        names.iter().map(|name| Page::read(name)).collect()
+    }
+
+    /// The page of a command, named as the server does.
+    fn of(command: &str) -> Page {
+        Page::read(&format!("docs/commands/{command}.md"))
+    }
+
+    /// The first indented line: how the command is typed.
+    #[track_caller]
+    fn syntax(&self) -> &str {
+        let mut lines = self.text.lines();
+        let line = lines.find_map(|line| line.strip_prefix("    "));
+        line.unwrap_or_else(|| panic!("{}: no line of syntax", self.name))
+    }
+
+    /// What stands under a heading, to the next one of its level.
+    #[track_caller]
+    fn section(&self, heading: &str) -> &str {
+        let start = format!("\n## {heading}\n");
+        let Some((_, rest)) = self.text.split_once(&start) else {
+            panic!("{}: no section {heading:?}", self.name);
+        };
+        rest.split("\n## ").next().unwrap_or_default()
+    }
+
+    /// The one table under a heading.
+    #[track_caller]
+    fn table(&self, heading: &str) -> Table {
+        let cells = |line: &str| -> Option<Vec<String>> {
+            let inside = line.strip_prefix('|')?.strip_suffix('|')?;
+            Some(inside.split('|').map(|c| c.trim().to_string()).collect())
+        };
+        let mut rows: Vec<_> = self.section(heading).lines().filter_map(cells).collect();
+        assert!(rows.len() > 2, "{}: no table in {heading:?}", self.name);
+        let header = rows.remove(0);
+        rows.remove(0); // the line of dashes
+        Table { header, rows }
+    }
+
+    fn examples(&self) -> Vec<Example> {
+        let mut examples = Vec::new();
+        let mut open: Option<(String, Example)> = None;
+        for (i, line) in self.text.lines().enumerate() {
+            match (line.strip_prefix("```"), open.take()) {
+                (Some(kind), None) => {
+                    let example = Example {
+                        at: format!("{}:{}", self.name, i + 1),
+                        lines: Vec::new(),
+                    };
+                    open = Some((kind.to_string(), example));
+                }
+                (Some(_), Some((kind, example))) if kind == "redis-cli" => examples.push(example),
+                (Some(_), Some(_)) => {}
+                (None, Some((kind, mut example))) => {
+                    example.lines.push(line.to_string());
+                    open = Some((kind, example));
+                }
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{}: a block that never ends", self.name);
+        examples
+    }
+
+    /// Where the links of this page point to, as written.
+    fn links(&self) -> Vec<&str> {
+        let behind = self.text.split("](").skip(1);
+        behind.filter_map(|rest| rest.split(')').next()).collect()
+    }
+
+    /// The fragment that each heading can be linked by, as GitHub makes it.
+    fn anchors(&self) -> Vec<String> {
+        let headings = self.text.lines().filter(|line| line.starts_with('#'));
+        let anchor = |heading: &str| {
+            let text = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+            text.chars()
+                .filter(kept)
+                .collect::<String>()
+                .replace(' ', "-")
+        };
+        headings.map(anchor).collect()
+    }
+}
+
+fn collect(dir: &Path, deep: bool, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(root().join(dir)).expect("the repository is readable") {
+        let path = dir.join(entry.expect("readable").file_name());
+        if path.extension().is_some_and(|ending| ending == "md") {
+            names.insert(path.to_string_lossy().into_owned());
+        } else if deep && root().join(&path).is_dir() {
+            collect(&path, deep, names);
+        }
+    }
+}
+
+struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    #[track_caller]
+    fn column(&self, title: &str) -> Vec<&str> {
+        let at = self.header.iter().position(|cell| cell == title);
+        let at = at.unwrap_or_else(|| panic!("no column {title:?} in {:?}", self.header));
+        self.rows.iter().map(|row| row[at].as_str()).collect()
+    }
+
+    /// The cell behind the one in the first column.
+    #[track_caller]
+    fn value(&self, name: &str) -> &str {
+        let row = self.rows.iter().find(|row| row[0] == name);
+        &row.unwrap_or_else(|| panic!("no row {name:?}"))[1]
+    }
+}
+
+/// What stands first between backquotes.
+#[track_caller]
+fn quoted(cell: &str) -> &str {
+    cell.split('`')
+        .nth(1)
+        .unwrap_or_else(|| panic!("nothing quoted in {cell:?}"))
+}
+
+// --- examples ---
+
+/// A block of input and output, as redis-cli shows them on a terminal. In an example with
+/// several terminals the number of the terminal stands before its prompt: `2> ` is input,
+/// `-- waits --` below it says that no answer comes yet, `2< ` is the answer when it comes.
+struct Example {
+    /// Page and line.
+    at: String,
+    lines: Vec<String>,
+}
+
+enum Step {
+    /// Input on a terminal, and the lines that follow.
+    Ask(char, String, Vec<String>),
+    /// The answer to an input that waited.
+    Late(char, String),
+    LaterMs(i64),
+}
+
+/// The terminal of an example that has only one.
+const ONLY: char = ' ';
+const WAITS: &str = "-- waits --";
+
+impl Example {
+    #[track_caller]
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for line in &self.lines {
+            if let Some(input) = line.strip_prefix("> ") {
+                steps.push(Step::Ask(ONLY, input.to_string(), Vec::new()));
+            } else if let Some((terminal, input)) = on_numbered(line, "> ") {
+                steps.push(Step::Ask(terminal, input.to_string(), Vec::new()));
+            } else if let Some((terminal, answer)) = on_numbered(line, "< ") {
+                steps.push(Step::Late(terminal, answer.to_string()));
+            } else if let Some(ms) = later_ms(line) {
+                steps.push(Step::LaterMs(ms));
+            } else if let Some(Step::Ask(_, _, output)) = steps.last_mut() {
+                output.push(line.to_string());
+            } else {
+                panic!("{}: output without input: {line:?}", self.at);
+            }
+        }
+        let asks = steps.iter().any(|step| matches!(step, Step::Ask(..)));
+        assert!(asks, "{}: an example without any input", self.at);
+        steps
+    }
+
+    /// Runs it on a server that is as new as the reader's, and says where it answers otherwise.
+    fn replay(&self) -> Result<(), String> {
+        let clock = Clock::new();
+        clock.freeze_at(NOON_US);
+        let server = Options::new().clock(&clock).start();
+        let mut terminals = BTreeMap::new();
+        let mut differences = String::new();
+        for step in self.steps() {
+            let (terminal, input, shown) = match step {
+                Step::LaterMs(ms) => {
+                    clock.advance_ms(ms);
+                    continue;
+                }
+                Step::Ask(terminal, input, shown) => (terminal, Some(input), shown.join("\n")),
+                Step::Late(terminal, shown) => (terminal, None, shown),
+            };
+            let conn = terminals.entry(terminal).or_insert_with(|| server.conn());
+            let id = (shown == WAITS).then(|| conn.client_id());
+            if let Some(input) = &input {
+                let words = split(input);
+                conn.send(&words.unwrap_or_else(|| panic!("{}: quotes in {input}", self.at)));
+            }
+            if let Some(id) = id {
+                let mut other = server.conn();
+                eventually(&format!("{}: {input:?} waits", self.at), || {
+                    is_blocked(&mut other, id)
+                });
+                continue;
+            }
+            let answer = on_terminal(&conn.recv(), "");
+            if answer != shown + "\n" {
+                let input = input.unwrap_or_default();
+                let _ = write!(differences, "{}: {terminal}> {input}\n{answer}", self.at);
+            }
+        }
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(differences)
+        }
+    }
+}
+
+/// `2> input` or `2< answer`
+fn on_numbered<'a>(line: &'a str, mark: &str) -> Option<(char, &'a str)> {
+    let terminal = line.chars().next().filter(char::is_ascii_digit)?;
+    Some((terminal, line[1..].strip_prefix(mark)?))
+}
+
+/// `-- 20 ms later --` or `-- 2 seconds later --`
+fn later_ms(line: &str) -> Option<i64> {
+    let inside = line.strip_prefix("-- ")?.strip_suffix(" later --")?;
+    let (number, unit) = inside.split_once(' ')?;
+    let ms_each = match unit {
+        "ms" => 1,
+        "second" | "seconds" => 1000,
+        _ => return None,
+    };
+    Some(number.parse::<i64>().ok()? * ms_each)
+}
+
+/// The words of a line typed into redis-cli; `None` for a quote that does not close.
+fn split(line: &str) -> Option<Vec<Vec<u8>>> {
+    let mut rest = line.as_bytes();
+    let mut words = Vec::new();
+    loop {
+        rest = rest.trim_ascii_start();
+        let Some(&first) = rest.first() else {
+            return Some(words);
+        };
+        let mut word = Vec::new();
+        if first == b'"' || first == b'\'' {
+            rest = take_quoted(&rest[1..], first, &mut word)?;
+            if rest.first().is_some_and(|next| !next.is_ascii_whitespace()) {
+                return None;
+            }
+        } else {
+            let end = rest.iter().position(u8::is_ascii_whitespace);
+            let (taken, left) = rest.split_at(end.unwrap_or(rest.len()));
+            word.extend(taken);
+            rest = left;
+        }
+        words.push(word);
+    }
+}
+
+/// Takes a word to its closing quote, and answers what is behind it.
+fn take_quoted<'a>(mut rest: &'a [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        let (byte, len) = match *rest {
+            [end, ..] if end == quote => return Some(&rest[1..]),
+            [b'\\', b'x', high, low, ..]
+                if quote == b'"' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digits = [high, low];
+                let digits = std::str::from_utf8(&digits).ok()?;
+                (u8::from_str_radix(digits, 16).ok()?, 4)
+            }
+            [b'\\', escaped, ..] if quote == b'"' => {
+                let byte = match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => other,
+                };
+                (byte, 2)
+            }
+            [b'\\', b'\'', ..] => (b'\'', 2),
+            [byte, ..] => (byte, 1),
+            [] => return None,
+        };
+        word.push(byte);
+        rest = &rest[len..];
+    }
+}
+
+/// A reply as redis-cli prints it in RESP2. Lines but the first are indented by `indent`.
+fn on_terminal(reply: &Reply, indent: &str) -> String {
+    match reply {
+        Reply::Nil => "(nil)\n".to_string(),
+        Reply::Int(value) => format!("(integer) {value}\n"),
+        Reply::Status(line) => format!("{line}\n"),
+        Reply::Error(line) => format!("(error) {line}\n"),
+        Reply::Bulk(bytes) => format!("\"{}\"\n", escaped(bytes)),
+        Reply::Array(items) if items.is_empty() => "(empty array)\n".to_string(),
+        Reply::Array(items) => {
+            let width = items.len().to_string().len();
+            let deeper = format!("{indent}{:1$}", "", width + 2);
+            let mut out = String::new();
+            for (i, item) in items.iter().enumerate() {
+                let before = if i == 0 { "" } else { indent };
+                let item = on_terminal(item, &deeper);
+                let _ = write!(out, "{before}{:>width$}) {item}", i + 1);
+            }
+            out
+        }
+        other => panic!("not in RESP2: {other:?}"),
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for &byte in bytes {
+        let _ = match byte {
+            b'\\' | b'"' => write!(out, "\\{}", byte as char),
+            b'\n' => write!(out, "\\n"),
+            b'\r' => write!(out, "\\r"),
+            b'\t' => write!(out, "\\t"),
+            7 => write!(out, "\\a"),
+            8 => write!(out, "\\b"),
+            b' '..=b'~' => write!(out, "{}", byte as char),
+            _ => write!(out, "\\x{byte:02x}"),
+        };
+    }
+    out
+}
+
+#[test]
+fn every_example_answers_as_shown() {
+    let mut wrong = String::new();
+    for page in Page::all() {
+        let examples = page.examples();
+        let marks = page.text.matches("```redis-cli").count();
+        assert_eq!(examples.len(), marks, "{}: blocks", page.name);
+        let needs_one = page.name == "README.md" || page.name.starts_with("docs/commands/");
+        assert!(
+            !needs_one || !examples.is_empty(),
+            "{}: no example",
+            page.name
+        );
+        for example in examples {
+            if let Err(differences) = example.replay() {
+                wrong += &differences;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "examples that answer otherwise:\n{wrong}");
+}
+
+#[test]
+fn an_example_that_is_wrong_is_noticed() {
+    let replay = |text: &str| {
+        let lines = text.lines().map(String::from).collect();
+        let at = "here".to_string();
+        Example { at, lines }.replay()
+    };
+    let right = "> LOCK.ACQUIRE k o 5\n(integer) 1796040000000000\n-- 6 ms later --\n> LOCK.INFO k\n(nil)\n> EXISTS k\n(integer) 0";
+    assert_eq!(replay(right), Ok(()));
+    for (from, to) in [
+        ("000000\n", "000001\n"),
+        ("6 ms", "5 ms"),
+        ("(nil)\n", ""),
+        ("(nil)", "(nil)\n"),
+        ("(nil)", " (nil)"),
+        ("(integer) 0", "0"),
+    ] {
+        assert!(right.contains(from));
+        assert!(replay(&right.replacen(from, to, 1)).is_err(), "{from:?}");
+    }
+
+    let right = "1> LOCK.ACQUIRE k a 5\n(integer) 1796040000000000\n2> LOCK.ACQUIRE k b 5 BLOCK 60000\n-- waits --\n1> LOCK.RELEASE k a\n(integer) 1\n2< (integer) 1796040000000001";
+    assert_eq!(replay(right), Ok(()));
+    for (from, to) in [("000001", "000002"), ("(integer) 1\n", "(integer) 0\n")] {
+        assert!(right.contains(from));
+        assert!(replay(&right.replacen(from, to, 1)).is_err(), "{from:?}");
+    }
+}
+
+/// Quotes, escapes and indents are redis-cli's own.
+#[test]
+fn words_and_replies_are_those_of_redis_cli() {
+    let lines = [
+        r#"ECHO "a b\x00\xff\n\r\t\a\b\\\"'\q""#,
+        r#"ECHO 'it\'s \n "so"'"#,
+        r#"   ECHO   plain\x41   "#,
+        r#"ECHO """#,
+        r#"EVAL "return {1, {'a', {}, {2, {'b', 'c'}}}, false, redis.status_reply('OK')}" 0"#,
+        r#"EVAL "local t = {} for i = 1, 12 do t[i] = {i, {i}} end return t" 0"#,
+        r#"EVAL "return {}" 0"#,
+        "GET nothing",
+        "PING",
+        "NO.SUCH command",
+    ];
+    let server = single();
+    let mut conn = server.conn();
+    let ours: String = lines
+        .iter()
+        .map(|line| on_terminal(&conn.cmd(&split(line).expect("quotes close")), ""))
+        .collect();
+    let mut redis_cli = Command::new("redis-cli");
+    redis_cli.args(["--no-raw", "-p", &server.port().to_string()]);
+    redis_cli.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut redis_cli) = redis_cli.spawn() else {
+        println!("skipped: no redis-cli on the path");
+        return;
+    };
+    let typed = lines.join("\n") + "\n";
+    let mut stdin = redis_cli.stdin.take().expect("piped");
+    stdin.write_all(typed.as_bytes()).expect("redis-cli reads");
+    drop(stdin);
+    let output = redis_cli.wait_with_output().expect("redis-cli ends");
+    assert_eq!(ours, String::from_utf8_lossy(&output.stdout));
+    for open in [r#"ECHO "a"#, "ECHO 'a", r#"ECHO "a"b"#, r#"ECHO "a\"#] {
+        assert_eq!(split(open), None, "{open}");
+    }
+}
+
+// --- commands ---
+
+/// The commands for clients, by the server's own names.
+fn commands(conn: &mut Conn) -> BTreeSet<String> {
+    let list = cmd!(conn, "COMMAND", "LIST", "FILTERBY", "MODULE", "sluice");
+    let names = list.items().iter().map(Reply::as_text);
+    let names: BTreeSet<_> = names.filter(|name| !name.starts_with("sluice.")).collect();
+    assert!(names.len() >= 11, "{names:?}");
+    names
+}
+
+#[test]
+fn every_command_has_its_page_its_rows_and_its_line_in_the_changelog() {
+    let server = single();
+    let commands = commands(&mut server.conn());
+    let mut pages = BTreeSet::new();
+    collect(Path::new("docs/commands"), true, &mut pages);
+    let expected = commands
+        .iter()
+        .map(|name| format!("docs/commands/{name}.md"));
+    assert_eq!(pages, expected.collect());
+
+    let readme = Page::read("README.md").table("Commands");
+    let mut rows = BTreeSet::new();
+    for cell in readme.column("command") {
+        let syntax = quoted(cell);
+        let name = syntax.split(' ').next().unwrap_or_default().to_lowercase();
+        assert!(
+            cell.ends_with(&format!("](docs/commands/{name}.md)")),
+            "{cell}"
+        );
+        let page = Page::of(&name);
+        assert_eq!(page.syntax(), syntax, "README and {}", page.name);
+        let title = format!("# {}\n", name.to_uppercase());
+        assert!(page.text.starts_with(&title), "title of {}", page.name);
+        assert!(rows.insert(name), "{syntax}: two rows");
+    }
+    assert_eq!(rows, commands, "README");
+
+    let changelog = Page::read("CHANGELOG.md").text;
+    for name in &commands {
+        let mentioned = changelog.contains(&format!("`{}`", name.to_uppercase()));
+        assert!(mentioned, "CHANGELOG: {name}");
+    }
+}
+
+#[test]
+fn every_line_of_syntax_is_what_command_docs_say() {
+    let server = single();
+    for name in commands(&mut server.conn()) {
+        let page = Page::of(&name);
+        let docs = cmd!(server.conn3(), "COMMAND", "DOCS", &name);
+        let args = docs.field(&name).field("arguments");
+        let declared: Vec<_> = args
+            .items()
+            .iter()
+            .map(|arg| declared(arg, &page))
+            .collect();
+        let expected = format!("{} {}", name.to_uppercase(), declared.join(" "));
+        assert_eq!(options_by_word(page.syntax()), expected);
+    }
+}
+
+/// An argument of COMMAND DOCS in the notation of the pages, without the value of an option.
+fn declared(arg: &Reply, page: &Page) -> String {
+    let text = |field| arg.map_get(field).map(Reply::as_text);
+    let flags = arg.map_get("flags").map_or(&[][..], Reply::items);
+    let has = |flag: &str| flags.iter().any(|seen| seen.as_text() == flag);
+    let name = text("name").expect("arguments have names");
+    match text("token") {
+        Some(word) if has("optional") => format!("[{word}]"),
+        Some(word) => word,
+        None if has("multiple") => format!("{name} [{name} …]"),
+        None if text("type").as_deref() == Some("oneof") => {
+            for choice in arg.field("arguments").items() {
+                let parts = choice.field("arguments").items().iter();
+                let parts: Vec<_> = parts.map(|part| declared(part, page)).collect();
+                let policy = format!("`{}`", parts.join(" "));
+                assert!(page.text.contains(&policy), "{}: {policy}", page.name);
+            }
+            format!("<{name}>")
+        }
+        None => name,
+    }
+}
+
+/// `[WORD value]` shortened to `[WORD]`.
+fn options_by_word(syntax: &str) -> String {
+    let mut words = Vec::new();
+    let mut rest = syntax.split(' ');
+    while let Some(word) = rest.next() {
+        let is_option = |inside: &str| inside.chars().all(|c| c.is_ascii_uppercase());
+        if word.strip_prefix('[').is_some_and(is_option) {
+            let value = rest.next();
+            assert!(value.is_some_and(|value| value.ends_with(']')), "{syntax}");
+            words.push(format!("{word}]"));
+        } else {
+            words.push(word.to_string());
+        }
+    }
+    words.join(" ")
+}
+
+/// The words, without regard to their order.
+fn set_of<'a>(words: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    words.into_iter().map(str::to_lowercase).collect()
+}
+
+#[test]
+fn the_facts_of_every_page_are_the_servers() {
+    let server = single();
+    let mut c = server.conn();
+    let acl = Page::read("docs/operations.md").table("ACL");
+    for name in commands(&mut c) {
+        let page = Page::of(&name);
+        let facts = page.table("Facts");
+        let docs = cmd!(server.conn3(), "COMMAND", "DOCS", &name);
+        let docs = docs.field(&name);
+        assert_eq!(
+            facts.value("complexity"),
+            docs.field("complexity").as_text(),
+            "{name}"
+        );
+        assert_eq!(
+            facts.value("since"),
+            docs.field("since").as_text(),
+            "{name}"
+        );
+
+        let info = cmd!(c, "COMMAND", "INFO", &name);
+        let info = info.items()[0].items();
+        let set = |reply: &Reply| -> BTreeSet<String> {
+            let words = reply
+                .items()
+                .iter()
+                .map(|word| word.as_text().to_lowercase());
+            words.filter(|word| word != "module").collect()
+        };
+        let flags = facts.value("command flags");
+        assert_eq!(set_of(flags.split(' ')), set(&info[2]), "{name}");
+        let (_, keys) = facts
+            .value("key")
+            .split_once("key flags ")
+            .expect("key flags");
+        let spec = info[8].items()[0].field("flags");
+        assert_eq!(set_of(keys.split(' ')), set(spec), "{name}");
+
+        let categories = |cell: &str| set_of(cell.split(' ').filter(|w| w.starts_with('@')));
+        let on_page = categories(facts.value("ACL categories"));
+        let row = acl.rows.iter().find(|row| row[0] == name.to_uppercase());
+        let row = row.unwrap_or_else(|| panic!("{name}: not in the table of ACL"));
+        assert_eq!(categories(&row[2]), on_page, "{name}");
+        if since_7_2() {
+            assert_eq!(on_page, set(&info[6]), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_acl_users_of_the_guide_can_be_made() {
+    let server = single();
+    let mut c = server.conn();
+    let guide = Page::read("docs/operations.md");
+    let lines = guide
+        .section("ACL")
+        .lines()
+        .filter_map(|l| l.strip_prefix("    "));
+    let mut granted = BTreeSet::new();
+    for line in lines.filter(|line| line.starts_with("ACL SETUSER")) {
+        assert_eq!(c.cmd(&words(line)), ok(), "{line}");
+        granted.extend(
+            line.split(' ')
+                .filter_map(|word| word.strip_prefix('+'))
+                .map(String::from),
+        );
+    }
+    assert_eq!(granted, commands(&mut c));
+}
+
+// --- INFO and settings ---
+
+#[test]
+fn every_field_of_info_is_explained_and_no_other() {
+    let server = single();
+    let info = cmd!(server.conn(), "INFO", "sluice").as_text();
+    let shown: Vec<_> = info
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(field, _)| field)
+        .collect();
+    let explained = Page::read("docs/operations.md").table("INFO sluice");
+    let explained: Vec<_> = explained.column("field").into_iter().map(quoted).collect();
+    assert_eq!(explained, shown);
+    for page in Page::all() {
+        for mention in page
+            .text
+            .split('`')
+            .filter(|span| span.starts_with("sluice_"))
+        {
+            assert!(shown.contains(&mention), "{}: {mention}", page.name);
+        }
+    }
+}
+
+/// In the order of the guide: a grant, a hand-over, a force, and an end of a lease.
+#[test]
+fn the_keyspace_events_of_the_guide_are_sent() {
+    let server = single();
+    let guide = Page::read("docs/operations.md");
+    let table = guide.table("Keyspace events");
+    let named: BTreeSet<_> = table.column("event").into_iter().map(quoted).collect();
+    let section = guide.section("Keyspace events");
+    let mut lines = section.lines().filter_map(|l| l.strip_prefix("    "));
+    let enable = lines.next().expect("a line that enables them");
+    let mut c = server.conn();
+    assert_eq!(c.cmd(&words(enable)), ok());
+    let mut subscriber = server.conn();
+    subscriber.send(&args!["PSUBSCRIBE", "__keyevent@0__:*"]);
+    subscriber.recv();
+
+    let mut sent = Vec::new();
+    let mut events = |expected: &[&str]| {
+        let next = |_: &&str| match subscriber.recv() {
+            Reply::Array(message) => message[2].as_text().replace("__keyevent@0__:", ""),
+            other => panic!("no message: {other:?}"),
+        };
+        let came: Vec<_> = expected.iter().map(next).collect();
+        assert_eq!(came, expected);
+        sent.extend(came);
+    };
+    cmd!(c, "LOCK.ACQUIRE", "k", "a", 60_000);
+    events(&["lock.granted"]);
+    let _b = Waiter::send(&server, "LOCK.ACQUIRE k b 60000 BLOCK 60000");
+    let _c = Waiter::send(&server, "LOCK.ACQUIRE k c 1 BLOCK 60000");
+    cmd!(c, "LOCK.RELEASE", "k", "a");
+    events(&["lock.released", "lock.granted"]);
+    cmd!(c, "LOCK.FORCERELEASE", "k");
+    events(&["lock.forced", "lock.granted"]);
+    server.clock().advance_ms(2);
+    events(&["expired"]);
+    assert_eq!(
+        sent.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+        named
+    );
+}
+
+/// The lines that operators' commands leave, as far as the words are ours.
+#[test]
+fn the_log_lines_of_the_guide_are_written() {
+    let server = single();
+    server.clear_log();
+    let mut c = server.conn();
+    cmd!(c, "LOCK.ACQUIRE", "job:nightly", "6f1c2a9e", 60_000);
+    cmd!(c, "LOCK.FORCERELEASE", "job:nightly");
+    for key in ["api:user:42", "api:user:43"] {
+        cmd!(c, "RL.GCRA", key, 1, 1, 60_000);
+    }
+    cmd!(c, "RL.RESET", "api:user:42", "api:user:43");
+    let log = server.log();
+    for (command, page) in [
+        ("LOCK.FORCERELEASE ", "docs/commands/lock.forcerelease.md"),
+        ("RL.RESET ", "docs/commands/rl.reset.md"),
+    ] {
+        // The token depends on what the server issued before.
+        let shape = |line: &str| {
+            let line = &line[line.find(command).expect("in the line")..];
+            let line = line.split(" by client id=").next().unwrap_or_default();
+            line.split(" token=").next().unwrap_or_default().to_string()
+        };
+        let written = log.lines().find(|line| line.contains(command));
+        let written = shape(written.unwrap_or_else(|| panic!("no line of {command}: {log}")));
+        let page = Page::read(page);
+        let lines = page.section("The log line").lines();
+        let mut shown = lines.filter_map(|line| line.strip_prefix("    "));
+        assert_eq!(shown.next().map(shape).as_ref(), Some(&written));
+        let guide = Page::read("docs/operations.md").table("The log");
+        let mut rows = guide.column("line").into_iter();
+        assert!(rows.any(|cell| cell.contains(&written)), "{written}");
+    }
+}
+
+#[test]
+fn every_setting_is_documented_with_its_default_and_range() {
+    let server = single();
+    let mut c = server.conn();
+    let shown = cmd!(c, "CONFIG", "GET", "sluice.*");
+    let defaults: BTreeMap<String, String> = shown
+        .items()
+        .chunks(2)
+        .map(|pair| (pair[0].as_text(), pair[1].as_text()))
+        .collect();
+    let example = Page::read("redis.conf.example").text;
+    let lines = example.lines().filter(|line| line.starts_with("sluice."));
+    let lines = lines.map(|line| line.split_once(' ').expect("a value"));
+    let in_example: BTreeMap<_, _> = lines.map(|(n, v)| (n.to_string(), v.to_string())).collect();
+    assert_eq!(in_example, defaults);
+
+    let first_word = |cell: &str| cell.split(' ').next().unwrap_or_default().to_string();
+    for (page, heading) in [
+        ("README.md", "Configuration"),
+        ("docs/operations.md", "Settings"),
+    ] {
+        let table = Page::read(page).table(heading);
+        let names = table
+            .column("setting")
+            .into_iter()
+            .map(|cell| quoted(cell).to_string());
+        let values = table.column("default").into_iter().map(first_word);
+        assert_eq!(
+            names.zip(values).collect::<BTreeMap<_, _>>(),
+            defaults,
+            "{page}"
+        );
+        for (name, range) in table
+            .column("setting")
+            .into_iter()
+            .zip(table.column("range"))
+        {
+            let name = quoted(name);
+            let range = first_word(range);
+            let (least, most) = range.split_once("..=").expect("a range");
+            let bound = |text: &str| text.parse::<i64>().expect("a number");
+            let mut set = |value: i64| cmd!(c, "CONFIG", "SET", name, value);
+            assert_eq!(set(bound(least)), ok(), "{page}: {name}");
+            assert_eq!(set(bound(most)), ok(), "{page}: {name}");
+            assert!(set(bound(least) - 1).is_error(), "{page}: {name}");
+            assert!(set(bound(most) + 1).is_error(), "{page}: {name}");
+        }
+    }
+    let list = cmd!(c, "COMMAND", "LIST", "FILTERBY", "MODULE", "sluice");
+    let names = list.items().iter().map(Reply::as_text);
+    let effects: BTreeSet<_> = names.filter(|name| name.starts_with("sluice.")).collect();
+    if effects.is_empty() {
+        return; // Redis 8 hides them, so that a mention cannot be checked.
+    }
+    for page in Page::all() {
+        let spans = page.text.split('`');
+        let spans = spans.filter(|span| span.starts_with("sluice."));
+        for mention in spans.filter_map(|span| span.split([' ', ':']).next()) {
+            let known = defaults.contains_key(mention) || effects.contains(mention);
+            assert!(known || mention == "sluice.so", "{}: {mention}", page.name);
+        }
+    }
+}
+
+#[test]
+fn the_example_of_a_configuration_loads() {
+    let example = Page::read("redis.conf.example").text;
+    let lines = example
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines: Vec<_> = lines
+        .map(|line| line.split_once(' ').expect("a value"))
+        .collect();
+    let mut options = Options::new().without_module();
+    for (name, value) in &lines {
+        options = if *name == "loadmodule" {
+            assert_eq!(*value, "/usr/local/lib/redis/modules/sluice.so");
+            let module = module_path().expect("tests have a module");
+            options.config(name, module.display())
+        } else {
+            options.config(name, value)
+        };
+    }
+    let server = options.start();
+    let mut c = server.conn();
+    assert!(lines.iter().any(|(name, _)| *name == "loadmodule"));
+    for (name, value) in lines.iter().filter(|(name, _)| *name != "loadmodule") {
+        let seen = cmd!(c, "CONFIG", "GET", name);
+        assert_eq!(seen.field(name), &bulk(value), "{name}");
+    }
+    assert!(cmd!(c, "LOCK.ACQUIRE", "k", "o", 1000).as_int() > 0);
+}
+
+// --- the repository ---
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let mut links = 0;
+    for page in Page::all() {
+        for link in page.links() {
+            if link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => page.name.clone(),
+                path => {
+                    let dir = Path::new(&page.name).parent().expect("pages are files");
+                    dir.join(path).to_string_lossy().into_owned()
+                }
+            };
+            let exists = root().join(&target).exists();
+            assert!(exists, "{}: {link} leads nowhere", page.name);
+            let found = fragment.is_empty()
+                || Page::read(&target)
+                    .anchors()
+                    .iter()
+                    .any(|anchor| anchor == fragment);
+            assert!(found, "{}: {link}: no such heading", page.name);
+        }
+    }
+    assert!(links > 20, "only {links} links were found");
+}
+
+#[test]
+fn the_readme_names_the_two_targets_for_a_new_user() {
+    let readme = Page::read("README.md").text;
+    let makefile = Page::read("Makefile").text;
+    for target in ["run", "test"] {
+        assert!(readme.contains(&format!("    make {target} ")), "{target}");
+        let rule = makefile
+            .lines()
+            .any(|line| line.starts_with(&format!("{target}:")));
+        assert!(rule, "{target}");
+    }
+}
+
+#[test]
+fn the_readme_says_why_each_dependency_is_there() {
+    let mut declared = BTreeSet::new();
+    for manifest in [
+        "Cargo.toml",
+        "core/Cargo.toml",
+        "tests/Cargo.toml",
+        "tests/bed/Cargo.toml",
+    ] {
+        let mut in_dependencies = false;
+        for line in Page::read(manifest).text.lines() {
+            if line.starts_with('[') {
+                in_dependencies = line.ends_with("dependencies]");
+            } else if let Some((name, _)) = line.split_once(" = ").filter(|_| in_dependencies) {
+                declared.insert(name.to_string());
+            }
+        }
+    }
+    declared.retain(|name| !name.starts_with("sluice-"));
+    let table = Page::read("README.md").table("How it is built");
+    let names = table.column("dependency").into_iter();
+    let explained = names.map(|cell| cell.split(' ').next().unwrap_or_default().to_string());
+    assert_eq!(explained.collect::<BTreeSet<_>>(), declared);
+}
