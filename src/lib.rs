@@ -8,7 +8,9 @@
 
 mod boundary;
 mod commands;
+mod limiters;
 mod metrics;
+mod sessions;
 mod settings;
 mod tokens;
 mod types;
@@ -23,6 +25,7 @@ use redis_module::raw::{
     REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD,
 };
 use redis_module::{redis_module, Context, RedisString, Status};
+use sessions::ClientId;
 use std::ffi::c_int;
 
 redis_module! {
@@ -69,13 +72,17 @@ unsafe fn load(ctx: *mut RedisModuleCtx) -> Result<(), String> {
                 forked: tokens::forked,
                 cron: |ctx| {
                     tokens::propagate_if_due(ctx);
+                    limiters::catch_up(ctx);
                     waiting::cron(ctx);
                 },
-                replaced: waiting::touch_db,
+                replaced: waiting::replaced_db,
+                role_changed: waiting::role_changed,
+                closed: |id| waiting::closed(ClientId(id)),
             },
         )?;
         timer::register(ctx, |ctx| {
             tokens::propagate_if_due(ctx);
+            limiters::catch_up(ctx);
             waiting::serve(ctx);
         });
         blocking::on_leave(waiting::left);

@@ -4,7 +4,6 @@ use crate::boundary::datatype::DataType;
 use crate::{tokens, waiting};
 use hdrhistogram::Histogram;
 use sluice_core::limiter::Algorithm;
-use sluice_core::lock::Hold;
 use sluice_core::{Guard, Limiter, Lock, Millis};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::CStr;
@@ -75,16 +74,16 @@ thread_local! {
     static WAIT_US: Times = const { Times::new() };
 }
 
-/// A hold has ended, released or forced, at `now`.
-pub(crate) fn hold_ended(hold: &Hold, now: Millis) {
-    HOLD_MS.with(|times| times.record(now.since(hold.granted)));
+/// A hold has ended, released, forced or lapsed, after `ms`.
+pub(crate) fn held(ms: u64) {
+    HOLD_MS.with(|times| times.record(ms));
 }
 
-/// A lease has run out before its owner released it.
-pub(crate) fn lease_expired(lock: &Lock) {
-    LOCK_EXPIRED.hit();
-    if let Some(hold) = lock.hold() {
-        hold_ended(hold, hold.deadline);
+/// Those leases in `lock` that are over have run out before their owners released them.
+pub(crate) fn leases_expired(lock: &Lock, now: Millis) {
+    for hold in lock.holds().filter(|hold| hold.is_over(now)) {
+        LOCK_EXPIRED.hit();
+        held(hold.deadline.since(hold.granted));
     }
 }
 
@@ -102,6 +101,11 @@ macro_rules! counters {
 
 counters! {
     LOCK_GRANTED = c"lock_granted";
+    /// Those of the idempotent retries that added a hold: REENTRANT.
+    LOCK_REENTERED = c"lock_reentered";
+    LOCK_DOWNGRADED = c"lock_downgraded";
+    /// Holds freed because their connection closed.
+    LOCK_SESSIONS_CLOSED = c"lock_sessions_closed";
     LOCK_BUSY = c"lock_busy";
     /// ACQUIRE of an owner that held the lock already.
     LOCK_RETRIED = c"lock_idempotent_retries";

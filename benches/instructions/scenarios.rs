@@ -68,6 +68,16 @@ const LUA_ACQUIRE: &str = "if redis.call('SET',KEYS[1],ARGV[1],'NX','PX',ARGV[2]
 const LUA_RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] \
                            then return redis.call('DEL',KEYS[1]) end return 0";
 
+/// GCRA as scripts do it: the theoretical arrival time in a string, in seconds as a float.
+const LUA_GCRA: &str = "local now = redis.call('TIME') \
+    now = now[1] + now[2] / 1000000 \
+    local interval = ARGV[3] / ARGV[2] \
+    local tat = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now) + interval \
+    local allow_at = tat - interval * ARGV[1] \
+    if now < allow_at then return {0, ARGV[1], 0, tostring(allow_at - now), tostring(tat - now)} end \
+    redis.call('SET', KEYS[1], string.format('%.6f', tat), 'EX', math.ceil(tat - now)) \
+    return {1, ARGV[1], math.floor((now - allow_at) / interval), '0', tostring(tat - now)}";
+
 const ACQUIRE_NEW: Scenario = Scenario::ours(
     "LOCK.ACQUIRE, new",
     "sluice_lock_acquire",
@@ -130,6 +140,23 @@ pub(crate) const ROWS: &[Scenario] = &[
     .after("LOCK.GUARD {hot} 9000000000000"),
     Scenario::ours("LOCK.INFO", "sluice_lock_info", "LOCK.INFO {hot}")
         .after("LOCK.ACQUIRE {hot} {owner} 600000"),
+    Scenario::ours(
+        "RL.GCRA, allowed, hot key",
+        "sluice_rl_gcra",
+        "RL.GCRA {hot} 1000000 1000000 60000",
+    )
+    .after("RL.GCRA {hot} 1000000 1000000 60000"),
+    Scenario::ours(
+        "RL.GCRA, denied",
+        "sluice_rl_gcra",
+        "RL.GCRA {hot} 1 1 600000",
+    )
+    .after("RL.GCRA {hot} 1 1 600000"),
+    Scenario::ours(
+        "RL.GCRA, new key",
+        "sluice_rl_gcra",
+        "RL.GCRA {key} 10 10 600000",
+    ),
     ACQUIRE_NEW.with_aof("LOCK.ACQUIRE, new, AOF"),
     RELEASE.with_aof("LOCK.RELEASE, AOF"),
     Scenario::new("PING", "PING"),
@@ -140,6 +167,22 @@ pub(crate) const ROWS: &[Scenario] = &[
     DEL,
     SET_NEW.with_aof("SET NX PX, new, AOF"),
     DEL.with_aof("DEL, AOF"),
+    Scenario::script(
+        "Lua GCRA, allowed, hot key",
+        LUA_GCRA,
+        "EVALSHA {sha} 1 {hot} 1000000 1000000 60",
+    ),
+    Scenario::script(
+        "Lua GCRA, denied",
+        LUA_GCRA,
+        "EVALSHA {sha} 1 {hot} 1 1 600",
+    )
+    .after("EVALSHA {sha} 1 {hot} 1 1 600"),
+    Scenario::script(
+        "Lua GCRA, new key",
+        LUA_GCRA,
+        "EVALSHA {sha} 1 {key} 10 10 600",
+    ),
     Scenario::script(
         "Lua acquire with a fencing counter, new",
         LUA_ACQUIRE,

@@ -113,6 +113,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Bytes that are left.
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         self.array().map(u8::from_le_bytes)
     }

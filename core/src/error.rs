@@ -31,6 +31,12 @@ pub enum Error {
     QueueFull,
     /// The key's slot left this node while a client waited.
     SlotMoved,
+    /// SESSION in a script, which has no connection of its own.
+    SessionInScript,
+    /// More keys named than there are arguments.
+    TooFewKeys,
+    /// One key twice in a command that takes several.
+    SameKeyTwice,
     /// The counter stands at 2^53 − 1: the clock is past the year 2255, or a primary or
     /// RDB file brought a token that high.
     TokensExhausted,
@@ -68,6 +74,11 @@ impl fmt::Display for Error {
             Error::SlotMoved => f.write_str(
                 "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
             ),
+            Error::SessionInScript => f.write_str(
+                "ERR SESSION is not possible in a script: it has no connection to bind to",
+            ),
+            Error::TooFewKeys => f.write_str("ERR numkeys is more than the keys that follow"),
+            Error::SameKeyTwice => f.write_str("ERR the same key is given twice"),
             Error::TokensExhausted => {
                 f.write_str("ERR no fencing token is left below 2^53: check the server's clock")
             }

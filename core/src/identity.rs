@@ -33,6 +33,7 @@ impl Identity {
 
     /// `owner` and `meta` must be within their documented lengths, which the argument
     /// parser and the decoder both check.
+    #[inline]
     pub fn new(owner: &[u8], meta: &[u8]) -> Identity {
         debug_assert!((1..=Self::MAX_OWNER).contains(&owner.len()));
         debug_assert!(meta.len() <= Self::MAX_META);

@@ -6,7 +6,7 @@ use crate::{Error, Micros};
 
 /// A fencing token: 1..=2^53 − 1, so that it is exact in a double (JavaScript, JSON) and
 /// fits a signed 64-bit column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 impl Token {

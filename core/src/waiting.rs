@@ -23,7 +23,7 @@ pub struct Mono(pub u64);
 pub struct WaiterId(pub u64);
 
 /// A key of one database.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyName {
     pub db: i32,
     pub name: Rc<[u8]>,
@@ -42,6 +42,9 @@ pub struct Group<W> {
     pub owner: Rc<[u8]>,
     pub seats: Vec<Seat<W>>,
 }
+
+/// A place in a queue: its owner, and who waits in it.
+pub type Place<'a, W> = (&'a Rc<[u8]>, &'a [Seat<W>]);
 
 /// All queues of a server.
 pub struct Waiting<W> {
@@ -155,7 +158,8 @@ impl<W> Waiting<W> {
         set_lease(&mut self.leases, queue, Some(lease));
     }
 
-    /// Forgets a waiter, and says whether it waited.
+    /// Forgets a waiter, and says whether it waited. If it was at the head, those behind it
+    /// may be able to have what it could not: their key is to be looked at.
     pub fn leave(&mut self, id: WaiterId) -> bool {
         let Some(waiter) = self.waiters.remove(&id) else {
             return false;
@@ -164,17 +168,24 @@ impl<W> Waiting<W> {
         let KeyName { db, name } = &waiter.key;
         let queue = queue_mut(&mut self.queues, *db, name).expect("a waiter has a queue");
         queue.waiters -= 1;
+        let was_head = queue
+            .places
+            .front()
+            .is_some_and(|(owner, _)| *owner == waiter.owner);
         let place = queue.places.get_mut(&waiter.owner).expect("and a place");
         place.retain(|seat| seat.id != id);
         if place.is_empty() {
             queue.places.remove(&waiter.owner);
+        }
+        if was_head && queue.waiters > 0 {
+            self.touched.insert(queue.id);
         }
         self.drop_if_empty(*db, name);
         true
     }
 
     /// The place at the head of a key's queue.
-    pub fn head(&self, db: i32, name: &[u8]) -> Option<(&[u8], &[Seat<W>])> {
+    pub fn head(&self, db: i32, name: &[u8]) -> Option<Place<'_, W>> {
         let (owner, seats) = self.queue(db, name)?.places.front()?;
         Some((owner, seats))
     }
@@ -203,10 +214,10 @@ impl<W> Waiting<W> {
         Some(id)
     }
 
-    /// Notes when the lease of a waited key's holder ends now. The key needs no look before.
+    /// Notes when the lease of a waited key's holder ends now. A key that was touched is still
+    /// to be looked at.
     pub fn held_until(&mut self, db: i32, name: &[u8], lease: Millis) {
         if let Some(queue) = queue_mut(&mut self.queues, db, name) {
-            self.touched.remove(&queue.id);
             set_lease(&mut self.leases, queue, Some(lease));
         }
     }

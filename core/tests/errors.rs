@@ -28,6 +28,34 @@ fn every_error_has_its_text() {
             "ERR META must be between 0 and 1024 bytes long",
         ),
         (
+            Error::CostAboveLimit {
+                cost: 11,
+                limit: 10,
+            },
+            "ERR COST 11 is above the limit of 10: it can never be admitted",
+        ),
+        (
+            Error::DrainTooLong,
+            "ERR a full bucket must drain within 100 years: check the policy",
+        ),
+        (
+            Error::QueueFull,
+            "QUEUEFULL too many clients wait for this key",
+        ),
+        (
+            Error::SlotMoved,
+            "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
+        ),
+        (
+            Error::SessionInScript,
+            "ERR SESSION is not possible in a script: it has no connection to bind to",
+        ),
+        (
+            Error::TooFewKeys,
+            "ERR numkeys is more than the keys that follow",
+        ),
+        (Error::SameKeyTwice, "ERR the same key is given twice"),
+        (
             Error::TokensExhausted,
             "ERR no fencing token is left below 2^53: check the server's clock",
         ),

@@ -1,6 +1,7 @@
 //! Owner and META: where they lie, and that they come apart as they were put in.
 
 use proptest::prelude::*;
+use sluice_core::lock::Hold;
 use sluice_core::{Identity, Lock};
 use std::mem::size_of;
 
@@ -10,7 +11,8 @@ fn sizes_that_the_memory_promise_rests_on() {
     assert_eq!(Identity::MAX_OWNER, 512);
     assert_eq!(Identity::MAX_META, 1024);
     assert_eq!(size_of::<Identity>(), 48);
-    assert_eq!(size_of::<Lock>(), 80);
+    assert_eq!(size_of::<Hold>(), 96);
+    assert_eq!(size_of::<Lock>(), 96);
 }
 
 fn check(owner_len: usize, meta_len: usize) -> Identity {

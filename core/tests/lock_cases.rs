@@ -1,6 +1,6 @@
 //! The lock's edges, and faults reported against other lock libraries, one scenario each.
 
-use sluice_core::lock::{Acquire, Hold, Release, Renew, Request};
+use sluice_core::lock::{Acquire, Change, Hold, Release, Renew, Request};
 use sluice_core::{Error, Identity, Lock, Micros, Millis, Token};
 
 /// A clock in the middle of a millisecond.
@@ -12,11 +12,29 @@ fn at_ms(ms: u64) -> Micros {
 }
 
 fn request(owner: &[u8], lease_ms: u64) -> Request<'_> {
-    Request {
-        owner,
-        lease_ms,
-        meta: b"",
-    }
+    Request::exclusive(owner, lease_ms)
+}
+
+/// While nobody waits for the key.
+fn acquire(
+    stored: Option<&mut Lock>,
+    request: &Request<'_>,
+    now: Micros,
+    high_water: u64,
+) -> Result<Acquire, Error> {
+    Lock::acquire(stored, request, false, now, high_water)
+}
+
+const BUSY: Acquire = Acquire::Busy { is_upgrade: false };
+const FREED: Release = Release::Freed {
+    granted: Millis(NOW_MS),
+};
+
+/// The only hold in it.
+fn hold(lock: &Lock) -> &Hold {
+    let holds: Vec<_> = lock.holds().collect();
+    assert_eq!(holds.len(), 1);
+    holds[0]
 }
 
 fn token(value: u64) -> Token {
@@ -25,7 +43,7 @@ fn token(value: u64) -> Token {
 
 /// Owner `a` holds it since `NOW` for ten ms.
 fn held() -> Lock {
-    match Lock::acquire(None, &request(b"a", 10), NOW, 0) {
+    match acquire(None, &request(b"a", 10), NOW, 0) {
         Ok(Acquire::Granted(lock, _)) => lock,
         other => panic!("{other:?}"),
     }
@@ -34,19 +52,19 @@ fn held() -> Lock {
 #[test]
 fn a_grant_is_stored_as_asked() {
     let asked = Request {
-        owner: b"a",
-        lease_ms: 10,
         meta: b"host",
+        ..request(b"a", 10)
     };
     let hold = Hold {
         token: token(NOW.0),
         deadline: Millis(NOW_MS + 10),
         granted: Millis(NOW_MS),
+        max: None,
         holds: 1,
         holder: Identity::new(b"a", b"host"),
     };
     assert_eq!(
-        Lock::acquire(None, &asked, NOW, 0),
+        acquire(None, &asked, NOW, 0),
         Ok(Acquire::Granted(Lock::Exclusive(hold), token(NOW.0)))
     );
 }
@@ -54,7 +72,7 @@ fn a_grant_is_stored_as_asked() {
 #[test]
 fn the_deadline_counts_from_the_floor_of_now() {
     for us in [0, 1, 999] {
-        match Lock::acquire(None, &request(b"a", 1), Micros(NOW_MS * 1000 + us), 0) {
+        match acquire(None, &request(b"a", 1), Micros(NOW_MS * 1000 + us), 0) {
             Ok(Acquire::Granted(lock, _)) => assert_eq!(lock.deadline(), Millis(NOW_MS + 1)),
             other => panic!("{other:?}"),
         }
@@ -65,23 +83,20 @@ fn the_deadline_counts_from_the_floor_of_now() {
 fn a_hold_lives_through_the_millisecond_of_its_deadline() {
     let last = Micros((NOW_MS + 10) * 1000 + 999);
     let over = at_ms(NOW_MS + 11);
-    let lock = held();
+    let mut lock = held();
     assert_eq!(
-        Lock::acquire(Some(&mut lock.clone()), &request(b"b", 1), last, NOW.0),
-        Ok(Acquire::Busy)
+        acquire(Some(&mut lock.clone()), &request(b"b", 1), last, NOW.0),
+        Ok(BUSY)
     );
-    assert_eq!(lock.release(b"a", None, None, last), Release::Freed);
+    assert_eq!(lock.release(b"a", None, None, last), FREED);
     assert_eq!(
         lock.clone().renew(b"a", 1, None, last),
-        Renew::Left {
-            ms: 1,
-            extended: true
-        }
+        Renew::Left(1, Some(Change::whole()))
     );
     assert!(lock.can_force_release(None, last));
 
     assert!(matches!(
-        Lock::acquire(Some(&mut lock.clone()), &request(b"b", 1), over, NOW.0),
+        acquire(Some(&mut lock.clone()), &request(b"b", 1), over, NOW.0),
         Ok(Acquire::Granted(..))
     ));
     assert_eq!(lock.release(b"a", None, None, over), Release::NotHeld);
@@ -92,7 +107,7 @@ fn a_hold_lives_through_the_millisecond_of_its_deadline() {
 #[test]
 fn the_same_owner_after_its_lease_ended_is_a_new_grant() {
     let mut lock = held();
-    match Lock::acquire(
+    match acquire(
         Some(&mut lock),
         &request(b"a", 10),
         at_ms(NOW_MS + 11),
@@ -100,7 +115,7 @@ fn the_same_owner_after_its_lease_ended_is_a_new_grant() {
     ) {
         Ok(Acquire::Granted(again, got)) => {
             assert_eq!(got, token((NOW_MS + 11) * 1000));
-            assert_eq!(again.hold().unwrap().granted, Millis(NOW_MS + 11));
+            assert_eq!(hold(&again).granted, Millis(NOW_MS + 11));
         }
         other => panic!("{other:?}"),
     }
@@ -110,11 +125,11 @@ fn the_same_owner_after_its_lease_ended_is_a_new_grant() {
 fn without_a_token_left_nothing_is_granted_but_a_retry_is_answered() {
     let mut lock = held();
     assert_eq!(
-        Lock::acquire(None, &request(b"b", 1), NOW, Token::MAX),
+        acquire(None, &request(b"b", 1), NOW, Token::MAX),
         Err(Error::TokensExhausted)
     );
     assert_eq!(
-        Lock::acquire(
+        acquire(
             Some(&mut lock),
             &request(b"b", 1),
             at_ms(NOW_MS + 11),
@@ -124,11 +139,8 @@ fn without_a_token_left_nothing_is_granted_but_a_retry_is_answered() {
     );
     assert_eq!(lock, held());
     assert_eq!(
-        Lock::acquire(Some(&mut lock), &request(b"a", 10), NOW, Token::MAX),
-        Ok(Acquire::Retried {
-            token: token(NOW.0),
-            extended: false
-        })
+        acquire(Some(&mut lock), &request(b"a", 10), NOW, Token::MAX),
+        Ok(Acquire::Retried(token(NOW.0), None))
     );
 }
 
@@ -136,18 +148,14 @@ fn without_a_token_left_nothing_is_granted_but_a_retry_is_answered() {
 fn a_retry_keeps_everything_but_the_deadline_of_the_first_grant() {
     let mut lock = held();
     let later = Request {
-        owner: b"a",
-        lease_ms: 10,
         meta: b"other",
+        ..request(b"a", 10)
     };
     assert_eq!(
-        Lock::acquire(Some(&mut lock), &later, at_ms(NOW_MS + 5), NOW.0),
-        Ok(Acquire::Retried {
-            token: token(NOW.0),
-            extended: true
-        })
+        acquire(Some(&mut lock), &later, at_ms(NOW_MS + 5), NOW.0),
+        Ok(Acquire::Retried(token(NOW.0), Some(Change::whole())))
     );
-    let hold = lock.hold().unwrap();
+    let hold = hold(&lock);
     assert_eq!(hold.deadline, Millis(NOW_MS + 15));
     assert_eq!(hold.granted, Millis(NOW_MS));
     assert_eq!(hold.holds, 1);
@@ -156,25 +164,28 @@ fn a_retry_keeps_everything_but_the_deadline_of_the_first_grant() {
 
 #[test]
 fn a_kept_lock_refuses_everyone_until_its_time_is_past() {
-    let lock = held();
-    let kept = Lock::Kept {
+    let mut lock = held();
+    let mut kept = Lock::Kept {
         token: token(NOW.0),
         until: Millis(NOW_MS + 7),
     };
     assert_eq!(
         lock.release(b"a", Some(token(NOW.0)), Some(7), NOW),
-        Release::Kept(kept.clone())
+        Release::Kept {
+            lock: kept.clone(),
+            granted: Millis(NOW_MS)
+        }
     );
-    assert_eq!(kept.hold(), None);
+    assert_eq!(kept.holds().count(), 0);
     assert_eq!(kept.deadline(), Millis(NOW_MS + 7));
     for owner in [b"a", b"b"] {
         let last = Micros((NOW_MS + 7) * 1000 + 999);
         assert_eq!(
-            Lock::acquire(Some(&mut kept.clone()), &request(owner, 1), last, NOW.0),
-            Ok(Acquire::Busy)
+            acquire(Some(&mut kept.clone()), &request(owner, 1), last, NOW.0),
+            Ok(BUSY)
         );
         assert!(matches!(
-            Lock::acquire(
+            acquire(
                 Some(&mut kept.clone()),
                 &request(owner, 1),
                 at_ms(NOW_MS + 8),
@@ -192,10 +203,13 @@ fn a_kept_lock_refuses_everyone_until_its_time_is_past() {
 fn keep_may_be_shorter_than_the_lease_that_was_left() {
     assert_eq!(
         held().release(b"a", None, Some(1), NOW),
-        Release::Kept(Lock::Kept {
-            token: token(NOW.0),
-            until: Millis(NOW_MS + 1)
-        })
+        Release::Kept {
+            lock: Lock::Kept {
+                token: token(NOW.0),
+                until: Millis(NOW_MS + 1)
+            },
+            granted: Millis(NOW_MS)
+        }
     );
 }
 
@@ -222,22 +236,19 @@ fn a_lease_stretches_by_a_step_back_of_the_clock() {
     let mut lock = held();
     let hour_ago = at_ms(NOW_MS - 3_600_000);
     assert_eq!(
-        Lock::acquire(Some(&mut lock), &request(b"b", 1), hour_ago, NOW.0),
-        Ok(Acquire::Busy)
+        acquire(Some(&mut lock), &request(b"b", 1), hour_ago, NOW.0),
+        Ok(BUSY)
     );
     assert_eq!(
         lock.renew(b"a", 10, None, hour_ago),
-        Renew::Left {
-            ms: 3_600_010,
-            extended: false
-        }
+        Renew::Left(3_600_010, None)
     );
     assert_eq!(lock, held());
 }
 
 #[test]
 fn tokens_rise_when_the_clock_stepped_back() {
-    match Lock::acquire(None, &request(b"b", 1), at_ms(1), NOW.0) {
+    match acquire(None, &request(b"b", 1), at_ms(1), NOW.0) {
         Ok(Acquire::Granted(lock, got)) => {
             assert_eq!(got, token(NOW.0 + 1));
             assert_eq!(lock.deadline(), Millis(2));
@@ -266,29 +277,26 @@ fn a_renewal_that_comes_late_brings_nothing_back() {
 fn an_acquire_whose_reply_was_lost_is_answered_with_the_same_token() {
     let mut lock = held();
     assert_eq!(
-        Lock::acquire(Some(&mut lock), &request(b"a", 10), NOW, NOW.0),
-        Ok(Acquire::Retried {
-            token: token(NOW.0),
-            extended: false
-        })
+        acquire(Some(&mut lock), &request(b"a", 10), NOW, NOW.0),
+        Ok(Acquire::Retried(token(NOW.0), None))
     );
-    assert_eq!(lock.release(b"a", None, None, NOW), Release::Freed);
+    assert_eq!(lock.release(b"a", None, None, NOW), FREED);
 }
 
 /// ShedLock#2583.
 #[test]
 fn an_expired_holder_cannot_release_its_successor() {
     let later = at_ms(NOW_MS + 11);
-    let Ok(Acquire::Granted(successor, _)) =
-        Lock::acquire(Some(&mut held()), &request(b"b", 10), later, NOW.0)
+    let Ok(Acquire::Granted(mut successor, _)) =
+        acquire(Some(&mut held()), &request(b"b", 10), later, NOW.0)
     else {
         panic!("not granted");
     };
     assert_eq!(successor.release(b"a", None, None, later), Release::NotHeld);
 
     // An owner that is not unique per acquisition is told apart by its token.
-    let Ok(Acquire::Granted(successor, _)) =
-        Lock::acquire(Some(&mut held()), &request(b"a", 10), later, NOW.0)
+    let Ok(Acquire::Granted(mut successor, _)) =
+        acquire(Some(&mut held()), &request(b"a", 10), later, NOW.0)
     else {
         panic!("not granted");
     };
@@ -303,18 +311,9 @@ fn an_expired_holder_cannot_release_its_successor() {
 fn a_second_shorter_lease_shortens_nothing() {
     let mut lock = held();
     assert_eq!(
-        Lock::acquire(Some(&mut lock), &request(b"a", 1), NOW, NOW.0),
-        Ok(Acquire::Retried {
-            token: token(NOW.0),
-            extended: false
-        })
+        acquire(Some(&mut lock), &request(b"a", 1), NOW, NOW.0),
+        Ok(Acquire::Retried(token(NOW.0), None))
     );
-    assert_eq!(
-        lock.renew(b"a", 1, None, NOW),
-        Renew::Left {
-            ms: 10,
-            extended: false
-        }
-    );
+    assert_eq!(lock.renew(b"a", 1, None, NOW), Renew::Left(10, None));
     assert_eq!(lock, held());
 }

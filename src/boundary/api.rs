@@ -94,6 +94,8 @@ api! {
         get_detached_thread_safe_context = RedisModule_GetDetachedThreadSafeContext: unsafe extern "C" fn(Ctx) -> Ctx;
         monotonic_microseconds = RedisModule_MonotonicMicroseconds: unsafe extern "C" fn() -> u64;
         select_db = RedisModule_SelectDb: unsafe extern "C" fn(Ctx, c_int) -> c_int;
+        is_keys_position_request = RedisModule_IsKeysPositionRequest: unsafe extern "C" fn(Ctx) -> c_int;
+        key_at_pos = RedisModule_KeyAtPos: unsafe extern "C" fn(Ctx, c_int);
         get_selected_db = RedisModule_GetSelectedDb: unsafe extern "C" fn(Ctx) -> c_int;
         notify_keyspace_event = RedisModule_NotifyKeyspaceEvent: unsafe extern "C" fn(Ctx, c_int, *const c_char, Str) -> c_int;
         get_key_name_from_opt_ctx = RedisModule_GetKeyNameFromOptCtx: unsafe extern "C" fn(*mut RedisModuleKeyOptCtx) -> *const RedisModuleString;

@@ -1,6 +1,7 @@
 //! A command's arguments, borrowed from the server.
 
 use super::api::api;
+use super::context::Context;
 use redis_module::raw::RedisModuleString;
 use sluice_core::{parse, Error, Identity, Token};
 use std::marker::PhantomData;
@@ -122,6 +123,39 @@ impl<'a> Args<'a> {
     pub(crate) fn token(&mut self, name: &'static str) -> Result<Token, Error> {
         let value = self.integer(name, 1..=Token::MAX)?;
         Ok(Token::new(value).expect("in the range of tokens"))
+    }
+
+    /// `numkeys key [key …]`. A count that does not fit, or one key twice, is an error before
+    /// any key is touched: the server checks permissions only for keys that it finds.
+    pub(crate) fn keys(&mut self, most: u64) -> Result<Vec<Text<'a>>, Error> {
+        let count = self.integer("numkeys", 1..=most)? as usize;
+        if count > self.rest.len() {
+            return Err(Error::TooFewKeys);
+        }
+        let names = (0..count)
+            .map(|_| self.text())
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut sorted: Vec<&[u8]> = names.iter().map(|name| name.bytes()).collect();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::SameKeyTwice);
+        }
+        Ok(names)
+    }
+
+    /// Answers the server's question where the keys are, if that is all it asks for: behind
+    /// numkeys, or nowhere if that does not fit.
+    pub(crate) fn reports_keys(&self, ctx: Context) -> bool {
+        if !ctx.asks_for_keys() {
+            return false;
+        }
+        let mut args = self.clone();
+        let count = args.integer("numkeys", 1..=args.rest.len() as u64);
+        for position in 0..count.unwrap_or(0) as usize {
+            // The command's name and numkeys come first.
+            ctx.report_key_at(2 + position);
+        }
+        true
     }
 
     /// Whatever follows an option's word: without it the syntax is wrong, not the arity.

@@ -37,6 +37,8 @@ pub(crate) enum Keys {
     First(KeyUse),
     /// Every argument.
     All(KeyUse),
+    /// As many as the first argument says, behind it.
+    Counted(KeyUse),
 }
 
 bitflags! {
@@ -123,6 +125,14 @@ impl Arg {
         }
     }
 
+    /// An optional word without a value.
+    pub(crate) const fn flag(name: &'static CStr, word: &'static CStr) -> Arg {
+        Arg {
+            is_optional: true,
+            ..Arg::word(name, word)
+        }
+    }
+
     /// One or more of it.
     pub(crate) const fn repeated(self) -> Arg {
         Arg {
@@ -165,6 +175,9 @@ unsafe fn create(ctx: *mut RedisModuleCtx, command: &Command) -> *mut RedisModul
         Keys::None => (0, 0, 0),
         Keys::First(_) => (1, 1, 1),
         Keys::All(_) => (1, -1, 1),
+        // The old form of key positions cannot say it: the key spec does, and the command
+        // itself when asked (`getkeys-api`).
+        Keys::Counted(_) => (0, 0, 0),
     };
     for flags in [command.flags.to_string(), without_internal.join(" ")] {
         let flags = CString::new(flags).unwrap_or_default();
@@ -201,6 +214,7 @@ fn describe(registered: *mut RedisModuleCommand, command: &Command) -> Result<()
         Keys::None => vec![],
         Keys::First(key) => vec![key_spec(key, 0)],
         Keys::All(key) => vec![key_spec(key, -1)],
+        Keys::Counted(key) => vec![counted_key_spec(key)],
     };
     // SAFETY: all-zero is the list's end mark.
     key_specs.push(unsafe { std::mem::zeroed() });
@@ -248,6 +262,21 @@ fn key_spec(key: KeyUse, last: c_int) -> RedisModuleCommandKeySpec {
                 limit: 0,
             },
         },
+    }
+}
+
+/// Keys counted by the first argument.
+fn counted_key_spec(key: KeyUse) -> RedisModuleCommandKeySpec {
+    RedisModuleCommandKeySpec {
+        find_keys_type: RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM,
+        fk: RedisModuleCommandKeySpec__bindgen_ty_2 {
+            keynum: RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+                keynumidx: 0,
+                firstkey: 1,
+                keystep: 1,
+            },
+        },
+        ..key_spec(key, 0)
     }
 }
 

@@ -61,7 +61,17 @@ impl Context {
     }
 
     pub(crate) fn reply_error(self, error: Error) {
-        let text = CString::new(error.to_string()).unwrap_or_default();
+        self.reply_error_text(error.to_string());
+    }
+
+    /// As the server says it where it can tell by itself.
+    pub(crate) fn reply_wrong_arity(self, command: &str) {
+        let command = command.to_ascii_lowercase();
+        self.reply_error_text(format!("{} for '{command}' command", Error::WrongArity));
+    }
+
+    fn reply_error_text(self, text: String) {
+        let text = CString::new(text).unwrap_or_default();
         // SAFETY: the context is the running command's; `text` is NUL-terminated.
         unsafe { (api().reply_with_error)(self.ptr, text.as_ptr()) };
     }
@@ -144,6 +154,13 @@ impl Context {
         }
     }
 
+    pub(crate) fn replicate_persist(self, key: Text<'_>) {
+        // SAFETY: "s" takes one server string.
+        unsafe {
+            (api().replicate)(self.ptr, c"PERSIST".as_ptr(), c"s".as_ptr(), key.as_ptr());
+        }
+    }
+
     /// Passes the running effect command on as it came: for an effect that is exactly right.
     pub(crate) fn replicate_verbatim(self) {
         // SAFETY: the context is the running command's.
@@ -185,6 +202,18 @@ impl Context {
         self.flags() & REDISMODULE_CTX_FLAGS_SLAVE == 0
     }
 
+    /// Whether the server only asks where the keys of a counted-keys command are: its
+    /// cluster code does not read key specs. Then the command answers and does nothing else.
+    pub(crate) fn asks_for_keys(self) -> bool {
+        // SAFETY: the context is the running command's.
+        unsafe { (api().is_keys_position_request)(self.ptr) != 0 }
+    }
+
+    pub(crate) fn report_key_at(self, position: usize) {
+        // SAFETY: allowed while the server asks.
+        unsafe { (api().key_at_pos)(self.ptr, position as c_int) };
+    }
+
     /// Whether a client may be blocked here: not inside a transaction or a script, nor
     /// where the server says so.
     pub(crate) fn may_block(self) -> bool {
@@ -192,6 +221,10 @@ impl Context {
             | REDISMODULE_CTX_FLAGS_LUA
             | REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
         self.flags() & NOT == 0
+    }
+
+    pub(crate) fn is_script(self) -> bool {
+        self.flags() & REDISMODULE_CTX_FLAGS_LUA != 0
     }
 
     pub(crate) fn is_cluster(self) -> bool {
@@ -237,7 +270,7 @@ impl Context {
         }
     }
 
-    fn client_id(self) -> u64 {
+    pub(crate) fn client_id(self) -> u64 {
         // SAFETY: the context is the running command's.
         unsafe { (api().get_client_id)(self.ptr) }
     }

@@ -2,13 +2,13 @@
 
 use super::api::api;
 use super::args::Text;
+use super::log;
 use super::trampoline::callback;
-use super::{clock, log};
 use redis_module::raw::{
     RedisModuleCtx, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx,
     RedisModuleString, RedisModuleType, RedisModuleTypeMethods, REDISMODULE_TYPE_METHOD_VERSION,
 };
-use sluice_core::{Malformed, Millis, State};
+use sluice_core::{Blob, Malformed, Micros, Millis, State};
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
@@ -19,6 +19,8 @@ pub(crate) trait DataType: State + Clone + 'static {
     const NAME: &'static CStr;
     /// The command that carries this type's effects.
     const EFFECT: &'static CStr;
+    /// What an effect carries: `Self` where that is always the whole state.
+    type Effect;
 
     /// How much longer than its deadline a key may live, so that a hot one need not have its
     /// TTL set on every change.
@@ -29,15 +31,25 @@ pub(crate) trait DataType: State + Clone + 'static {
     /// The latest deadline inside: the TTL of a key that holds this.
     fn deadline(&self) -> Millis;
 
-    /// Bytes in an allocation beside the value's own.
+    /// Bytes in an allocation beside the value's own that the defragmenter may move.
     fn heap(&mut self) -> Option<&mut Box<[u8]>>;
 
     /// Called for each value that comes from an RDB file or a RESTORE (`io` says which),
     /// before it becomes visible. Refuses it with a reason for the log.
     fn admit(&self, io: Source) -> Result<(), &'static str>;
 
-    /// Called for each value that an effect from the primary or the append-only file brings.
-    fn received(&self);
+    /// Reads an effect, and the clock of the primary that wrote it.
+    fn decode_effect(bytes: &[u8]) -> Result<(Self::Effect, Micros), Malformed>;
+
+    /// Applies an effect from the primary or the append-only file to what is stored: in
+    /// place, or by storing what it gives instead.
+    fn apply(stored: Option<&mut Self>, effect: Self::Effect, now: Micros) -> Option<Self>;
+
+    /// Effects that make this value from nothing, for a rewritten append-only file.
+    fn rebuild(&self) -> Vec<Blob>;
+
+    /// Roughly the bytes it takes beside its own allocation.
+    fn heap_size(&self) -> usize;
 
     /// Called when a key that holds this goes: DEL, expiry, eviction, overwrite; not on
     /// FLUSHALL. Must not write.
@@ -262,18 +274,19 @@ extern "C" fn aof_rewrite<T: DataType>(
     value: *mut c_void,
 ) {
     callback("aof_rewrite", (), || {
-        let blob = stored::<T>(value).to_effect(clock::now());
-        let bytes = blob.as_bytes();
-        // SAFETY: "sb" takes one server string and one buffer with its length.
-        unsafe {
-            (api().emit_aof)(
-                io,
-                T::EFFECT.as_ptr(),
-                c"sb".as_ptr(),
-                Text::new(key).as_ptr(),
-                bytes.as_ptr().cast::<c_char>(),
-                bytes.len(),
-            );
+        for blob in stored::<T>(value).rebuild() {
+            let bytes = blob.as_bytes();
+            // SAFETY: "sb" takes one server string and one buffer with its length.
+            unsafe {
+                (api().emit_aof)(
+                    io,
+                    T::EFFECT.as_ptr(),
+                    c"sb".as_ptr(),
+                    Text::new(key).as_ptr(),
+                    bytes.as_ptr().cast::<c_char>(),
+                    bytes.len(),
+                );
+            }
         }
     });
 }
@@ -322,8 +335,7 @@ extern "C" fn mem_usage<T: DataType>(
     _sample_size: usize,
 ) -> usize {
     callback("mem_usage", 0, || {
-        let value = stored::<T>(value.cast_mut());
-        std::mem::size_of::<Stored<T>>() + value.heap().map_or(0, |heap| heap.len())
+        std::mem::size_of::<Stored<T>>() + stored::<T>(value.cast_mut()).heap_size()
     })
 }
 
@@ -355,6 +367,11 @@ extern "C" fn defrag<T: DataType>(
         }
     });
     0
+}
+
+/// The value behind a pointer that the server passes to a callback of a type.
+pub(crate) fn borrow<'a, T: DataType>(value: *const c_void) -> &'a T {
+    stored::<T>(value.cast_mut())
 }
 
 /// The value behind a pointer the server keeps for us.

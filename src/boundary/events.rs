@@ -5,11 +5,14 @@ use super::api::api;
 use super::context::Context;
 use super::trampoline::callback;
 use redis_module::raw::{
-    RedisModuleCtx, RedisModuleEvent, RedisModuleFlushInfoV1 as RedisModuleFlushInfo,
-    RedisModuleSwapDbInfoV1 as RedisModuleSwapDbInfo, REDISMODULE_EVENT_CRON_LOOP,
-    REDISMODULE_EVENT_FLUSHDB, REDISMODULE_EVENT_FORK_CHILD, REDISMODULE_EVENT_LOADING,
-    REDISMODULE_EVENT_SWAPDB, REDISMODULE_OK, REDISMODULE_SUBEVENT_FLUSHDB_END,
-    REDISMODULE_SUBEVENT_FORK_CHILD_BORN, REDISMODULE_SUBEVENT_LOADING_ENDED,
+    RedisModuleClientInfo, RedisModuleCtx, RedisModuleEvent,
+    RedisModuleFlushInfoV1 as RedisModuleFlushInfo,
+    RedisModuleSwapDbInfoV1 as RedisModuleSwapDbInfo, REDISMODULE_EVENT_CLIENT_CHANGE,
+    REDISMODULE_EVENT_CRON_LOOP, REDISMODULE_EVENT_FLUSHDB, REDISMODULE_EVENT_FORK_CHILD,
+    REDISMODULE_EVENT_LOADING, REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+    REDISMODULE_EVENT_SWAPDB, REDISMODULE_OK, REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED,
+    REDISMODULE_SUBEVENT_FLUSHDB_END, REDISMODULE_SUBEVENT_FORK_CHILD_BORN,
+    REDISMODULE_SUBEVENT_LOADING_ENDED,
 };
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -21,6 +24,10 @@ pub(crate) struct Handlers {
     pub(crate) forked: fn(Context),
     /// About ten times a second.
     pub(crate) cron: fn(Context),
+    /// This server has become a primary or a replica.
+    pub(crate) role_changed: fn(),
+    /// The connection with this id has closed.
+    pub(crate) closed: fn(u64),
     /// A database, or with `None` all, has other keys now: flushed, swapped or loaded.
     pub(crate) replaced: fn(Option<i32>),
 }
@@ -37,6 +44,8 @@ pub(crate) unsafe fn subscribe(ctx: *mut RedisModuleCtx, handlers: Handlers) -> 
         REDISMODULE_EVENT_FLUSHDB,
         REDISMODULE_EVENT_SWAPDB,
         REDISMODULE_EVENT_LOADING,
+        REDISMODULE_EVENT_CLIENT_CHANGE,
+        REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ] {
         let event = RedisModuleEvent { id, dataver: 1 };
         // SAFETY: as the caller promises.
@@ -64,6 +73,7 @@ extern "C" fn on_event(
             (REDISMODULE_EVENT_FORK_CHILD, REDISMODULE_SUBEVENT_FORK_CHILD_BORN) => {
                 (handlers.forked)(ctx);
             }
+            (REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, _) => (handlers.role_changed)(),
             (REDISMODULE_EVENT_CRON_LOOP, _) => (handlers.cron)(ctx),
             (REDISMODULE_EVENT_FLUSHDB, REDISMODULE_SUBEVENT_FLUSHDB_END) => {
                 // SAFETY: a flush brings this structure.
@@ -75,6 +85,11 @@ extern "C" fn on_event(
                 let swap = unsafe { &*detail.cast::<RedisModuleSwapDbInfo>() };
                 (handlers.replaced)(Some(swap.dbnum_first));
                 (handlers.replaced)(Some(swap.dbnum_second));
+            }
+            (REDISMODULE_EVENT_CLIENT_CHANGE, REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED) => {
+                // SAFETY: such a change brings this structure.
+                let client = unsafe { &*detail.cast::<RedisModuleClientInfo>() };
+                (handlers.closed)(client.id);
             }
             (REDISMODULE_EVENT_LOADING, REDISMODULE_SUBEVENT_LOADING_ENDED) => {
                 (handlers.replaced)(None);

@@ -7,7 +7,7 @@ use super::datatype::{self, DataType, Stored};
 use redis_module::raw::{
     RedisModuleKey, REDISMODULE_KEYTYPE_EMPTY, REDISMODULE_READ, REDISMODULE_WRITE,
 };
-use sluice_core::{Error, Micros, Millis};
+use sluice_core::{Blob, Error, Micros, Millis};
 use std::ffi::c_int;
 use std::ptr;
 
@@ -107,32 +107,50 @@ impl<'a, T: DataType> Key<'a, T> {
         self.changed();
     }
 
-    /// The same, but an effect only if the TTL had to be set or `is_due` says so.
-    pub(crate) fn publish_when_due(&mut self, now: Micros, is_due: impl FnOnce(&mut T) -> bool) {
+    /// The same, with an effect of its own.
+    pub(crate) fn publish_effect(&mut self, effect: &Blob) {
+        self.refresh_ttl();
+        self.ctx.replicate_effect(T::EFFECT, self.name, effect);
+        self.changed();
+    }
+
+    /// The same, but an effect only if `sends` says so. It is told whether the TTL had to be
+    /// set.
+    pub(crate) fn publish_when(&mut self, now: Micros, sends: impl FnOnce(&mut T, bool) -> bool) {
         let ttl_moved = self.refresh_ttl();
-        let is_due = self.value().is_some_and(is_due);
-        if ttl_moved || is_due {
+        if self.value().is_some_and(|value| sends(value, ttl_moved)) {
             self.propagate(now);
         }
         self.changed();
     }
 
-    fn propagate(&mut self, now: Micros) {
+    /// Sends the value's effect, for a change that was made known before.
+    pub(crate) fn propagate(&mut self, now: Micros) {
         let (ctx, name) = (self.ctx, self.name);
         if let Some(value) = self.value() {
             ctx.replicate_effect(T::EFFECT, name, &value.to_effect(now));
         }
     }
 
-    /// Publishes an unchanged value only if a foreign EXPIRE, PERSIST or RESTORE left the
-    /// key with another TTL than the deadline inside.
-    pub(crate) fn publish_if_ttl_strayed(&mut self, now: Micros) {
+    /// Whether a foreign EXPIRE, PERSIST or RESTORE left the key with another TTL than the
+    /// deadline inside.
+    pub(crate) fn has_strayed(&mut self) -> bool {
         let ttl = self.deadline();
-        if self
-            .value()
+        self.value()
             .is_some_and(|value| ttl != Some(value.deadline()))
-        {
-            self.publish(now);
+    }
+
+    /// Propagates the key's TTL if it is not the one that the value asks for.
+    pub(crate) fn propagate_foreign_ttl(&mut self) {
+        let ttl = self.deadline();
+        let Some(needed) = self.value().map(|value| value.deadline()) else {
+            return;
+        };
+        let ours = needed..=needed.plus(T::TTL_SLACK_MS);
+        match ttl {
+            Some(ttl) if ours.contains(&ttl) => {}
+            Some(ttl) => self.ctx.replicate_pexpireat(self.name, ttl),
+            None => self.ctx.replicate_persist(self.name),
         }
     }
 
@@ -148,8 +166,10 @@ impl<'a, T: DataType> Key<'a, T> {
     }
 
     /// Stores what an effect carries. The effect itself goes on as it came.
-    pub(crate) fn apply(&mut self, value: T) {
-        self.set(value);
+    pub(crate) fn apply(&mut self, effect: T::Effect, now: Micros) {
+        if let Some(value) = T::apply(self.value(), effect, now) {
+            self.set(value);
+        }
         self.refresh_ttl();
         self.ctx.replicate_verbatim();
         self.changed();

@@ -31,6 +31,7 @@ pub(crate) unsafe fn command(
     let (ctx, args) = unsafe { (Context::new(ctx), Args::new(argv, argc as usize)) };
     match callback(name, Err(Error::Internal), || body(ctx, args)) {
         Ok(reply) => ctx.reply(reply),
+        Err(Error::WrongArity) => ctx.reply_wrong_arity(name),
         Err(error) => ctx.reply_error(error),
     }
     REDISMODULE_OK as c_int

@@ -7,7 +7,7 @@ use crate::boundary::datatype::{self, DataType};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::{metrics, tokens};
-use sluice_core::{Error, Guard, Limiter, Lock, Malformed, State};
+use sluice_core::{Error, Guard, Limiter, Lock, Malformed, Micros, State, Token};
 use std::ffi::CStr;
 
 entry!(sluice_effect_lock, "sluice.lk", apply::<Lock>);
@@ -15,23 +15,30 @@ entry!(sluice_effect_guard, "sluice.fn", apply::<Guard>);
 entry!(sluice_effect_limiter, "sluice.rl", apply::<Limiter>);
 entry!(sluice_effect_token, "sluice.hw", raise_mark);
 
-/// Sets the whole state of a key, whatever it held before.
+/// Applies an effect to a key, whatever that held before.
 fn apply<T: DataType>(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let name = args.text()?;
-    let state: T = receive(ctx, args, T::EFFECT)?;
-    state.received();
-    Key::open_to_overwrite(ctx, name).apply(state);
+    let (effect, now) = receive(ctx, args, T::EFFECT, T::VERSION, T::decode_effect)?;
+    Key::<T>::open_to_overwrite(ctx, name).apply(effect, now);
     Ok(Reply::Ok)
 }
 
 fn raise_mark(ctx: Context, args: Args<'_>) -> Result<Reply, Error> {
-    tokens::raise(receive(ctx, args, tokens::EFFECT)?);
+    let decode = Token::from_effect;
+    let (mark, _) = receive(ctx, args, tokens::EFFECT, Token::VERSION, decode)?;
+    tokens::raise(mark);
     ctx.replicate_verbatim();
     Ok(Reply::Ok)
 }
 
 /// Checks where an effect comes from and decodes it.
-fn receive<S: State>(ctx: Context, mut args: Args<'_>, effect: &CStr) -> Result<S, Error> {
+fn receive<E>(
+    ctx: Context,
+    mut args: Args<'_>,
+    name: &CStr,
+    newest: u8,
+    decode: impl FnOnce(&[u8]) -> Result<(E, Micros), Malformed>,
+) -> Result<(E, Micros), Error> {
     let refused = |error| {
         metrics::EFFECTS_REFUSED.hit();
         error
@@ -41,12 +48,11 @@ fn receive<S: State>(ctx: Context, mut args: Args<'_>, effect: &CStr) -> Result<
     }
     let blob = args.bytes()?;
     args.finish()?;
-    let (state, _primary_clock) = S::from_effect(blob).map_err(|why| {
-        datatype::refuse(effect, S::VERSION, why);
+    decode(blob).map_err(|why| {
+        datatype::refuse(name, newest, why);
         refused(match why {
             Malformed::Version(_) => Error::EffectVersion,
             Malformed::Corrupt => Error::EffectMalformed,
         })
-    })?;
-    Ok(state)
+    })
 }

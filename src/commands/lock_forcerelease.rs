@@ -6,7 +6,7 @@ use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::boundary::{clock, log};
 use crate::{metrics, waiting};
-use sluice_core::{parse, Error, Lock};
+use sluice_core::{parse, Error, Lock, Token};
 
 entry!(sluice_lock_forcerelease, "LOCK.FORCERELEASE", run);
 
@@ -29,17 +29,26 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     if !lock.can_force_release(token, now) {
         return Ok(Reply::Integer(0));
     }
-    if let Some(hold) = lock.hold() {
-        metrics::hold_ended(hold, now.floor_ms());
-    }
-    let whose = match lock.hold() {
-        Some(hold) => format!("owner={}", log::quoted(hold.holder.owner())),
-        None => "kept".to_string(),
+    // One line, of what could be thousands of readers: the first, and how many more.
+    let mut holds = lock.live_holds(now.floor_ms());
+    let (whose, token) = match (holds.next(), holds.count()) {
+        (None, _) => ("kept".to_string(), lock.token()),
+        (Some(hold), more) => {
+            let owner = log::quoted(hold.holder.owner());
+            let more = match more {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            (format!("owner={owner}{more}"), Some(hold.token))
+        }
     };
+    for hold in lock.live_holds(now.floor_ms()) {
+        metrics::held(now.floor_ms().since(hold.granted));
+    }
     let line = format!(
         "LOCK.FORCERELEASE key={} {whose} token={} by {}",
         log::quoted(name.bytes()),
-        lock.token().get(),
+        token.map_or(0, Token::get),
         ctx.describe_client()
     );
     log::notice(&line);

@@ -35,9 +35,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             Ok(Reply::Integer(0))
         }
         Verdict::Accepted(guard) => {
-            if stored == Some(guard) {
-                key.publish_if_ttl_strayed(now);
-            } else {
+            if stored != Some(guard) || key.has_strayed() {
                 key.set(guard);
                 key.publish(now);
             }

@@ -5,9 +5,9 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use crate::waiting;
+use crate::{sessions, waiting};
 use sluice_core::lock::Hold;
-use sluice_core::{Error, Lock, Millis};
+use sluice_core::{Error, Lock, Millis, Token};
 
 entry!(sluice_lock_info, "LOCK.INFO", run);
 
@@ -24,30 +24,26 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     };
     let ends = |deadline: Millis| ttl.map_or(deadline, |ttl| ttl.min(deadline)).since(now);
 
+    let db = ctx.db();
     ctx.reply_map(5);
     ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(match lock {
-        Lock::Exclusive(_) => b"exclusive",
-        Lock::Kept { .. } => b"kept",
-    });
+    ctx.reply_bytes(lock.mode().as_bytes());
     ctx.reply_bytes(b"token");
-    ctx.reply_integer(lock.token().get());
+    ctx.reply_integer(lock.live_token(now).map_or(0, Token::get));
     ctx.reply_bytes(b"ttl_ms");
     ctx.reply_integer(ends(lock.deadline()));
     ctx.reply_bytes(b"holders");
-    match lock.hold() {
-        Some(hold) => {
-            ctx.reply_array(1);
-            reply_hold(ctx, hold, ends(hold.deadline), now);
-        }
-        None => ctx.reply_array(0),
+    ctx.reply_array(lock.live_holds(now).count());
+    for hold in lock.live_holds(now) {
+        let is_session = sessions::is_bound(db, name.bytes(), hold.token);
+        reply_hold(ctx, hold, is_session, ends(hold.deadline), now);
     }
     ctx.reply_bytes(b"waiters");
     ctx.reply_integer(waiting::len_of(ctx, name) as u64);
     Ok(Reply::Sent)
 }
 
-fn reply_hold(ctx: Context, hold: &Hold, ttl_ms: u64, now: Millis) {
+fn reply_hold(ctx: Context, hold: &Hold, is_session: bool, ttl_ms: u64, now: Millis) {
     ctx.reply_map(7);
     ctx.reply_bytes(b"owner");
     ctx.reply_bytes(hold.holder.owner());
@@ -60,7 +56,7 @@ fn reply_hold(ctx: Context, hold: &Hold, ttl_ms: u64, now: Millis) {
     ctx.reply_bytes(b"held_ms");
     ctx.reply_integer(now.since(hold.granted));
     ctx.reply_bytes(b"session");
-    ctx.reply_integer(0);
+    ctx.reply_integer(is_session.into());
     ctx.reply_bytes(b"meta");
     ctx.reply_bytes(hold.holder.meta());
 }

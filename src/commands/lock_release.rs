@@ -1,13 +1,13 @@
 //! LOCK.RELEASE key owner [TOKEN t] [KEEP ms]
 
-use crate::boundary::args::Args;
+use crate::boundary::args::{Args, Text};
 use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use crate::{metrics, settings, waiting};
+use crate::{metrics, sessions, settings, types, waiting};
 use sluice_core::lock::Release;
-use sluice_core::{parse, Error, Lock, Micros};
+use sluice_core::{parse, Error, Lock, Micros, Token};
 
 entry!(sluice_lock_release, "LOCK.RELEASE", run);
 
@@ -31,34 +31,57 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let now = clock::now();
 
     let mut key = Key::<Lock>::open_to_write(ctx, name)?;
+    let released = release(ctx, &mut key, name, owner, token, keep_ms, now);
+    if !released {
+        metrics::LOCK_NOT_OWNER.hit();
+    }
+    Ok(Reply::Integer(released.into()))
+}
+
+/// Releases one hold of `owner`, and says whether there was one.
+#[inline]
+pub(super) fn release(
+    ctx: Context,
+    key: &mut Key<'_, Lock>,
+    name: Text<'_>,
+    owner: &[u8],
+    token: Option<Token>,
+    keep_ms: Option<u64>,
+    now: Micros,
+) -> bool {
     let release = match key.value() {
         Some(lock) => lock.release(owner, token, keep_ms, now),
         None => Release::NotHeld,
     };
+    let held = |granted| metrics::held(now.floor_ms().since(granted));
     match release {
-        Release::NotHeld => {
-            metrics::LOCK_NOT_OWNER.hit();
-            return Ok(Reply::Integer(0));
+        Release::NotHeld => return false,
+        Release::Freed { granted } => {
+            held(granted);
+            waiting::hand_over_or_remove(ctx, key, name, now, c"lock.released");
         }
-        Release::Freed => {
-            hold_ended(&mut key, now);
-            waiting::hand_over_or_remove(ctx, &mut key, name, now, c"lock.released");
-        }
-        Release::Kept(lock) => {
-            hold_ended(&mut key, now);
+        Release::Kept { lock, granted } => {
+            held(granted);
+            sessions::forget(ctx.db(), name.bytes(), |_| false);
             key.set(lock);
             key.publish(now);
-            waiting::moved(ctx, &mut key, name);
-            ctx.notify(c"lock.released", name);
+            waiting::moved(ctx, key, name);
             metrics::LOCK_KEPT.hit();
+            ctx.notify(c"lock.released", name);
+        }
+        Release::Held { change, ended } => {
+            types::lock::publish(ctx, key, name, &change, now);
+            if let Some(granted) = ended {
+                held(granted);
+                let lock = key.value();
+                sessions::forget(ctx.db(), name.bytes(), |token| {
+                    lock.as_ref().is_some_and(|lock| lock.has(token))
+                });
+            }
+            waiting::moved(ctx, key, name);
+            waiting::hand_on(ctx, key, name, now, Some(c"lock.released"));
         }
     }
     metrics::LOCK_RELEASED.hit();
-    Ok(Reply::Integer(1))
-}
-
-fn hold_ended(key: &mut Key<'_, Lock>, now: Micros) {
-    if let Some(hold) = key.value().and_then(|lock| lock.hold()) {
-        metrics::hold_ended(hold, now.floor_ms());
-    }
+    true
 }

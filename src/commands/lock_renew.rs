@@ -5,7 +5,7 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use crate::{metrics, settings, waiting};
+use crate::{metrics, settings, types, waiting};
 use sluice_core::lock::Renew;
 use sluice_core::{parse, Error, Lock};
 
@@ -35,15 +35,17 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             metrics::LOCK_LOST.hit();
             Ok(Reply::Integer(0))
         }
-        Renew::Left { ms, extended } => {
-            if extended {
-                key.publish(now);
-                waiting::moved(ctx, &mut key, name);
-            } else {
-                key.publish_if_ttl_strayed(now);
+        Renew::Left(left, change) => {
+            waiting::confirmed(ctx, name, owner);
+            match change {
+                Some(change) => {
+                    types::lock::publish(ctx, &mut key, name, &change, now);
+                    waiting::moved(ctx, &mut key, name);
+                }
+                None => types::lock::mend_ttl(ctx, &mut key, name, owner, now),
             }
             metrics::LOCK_RENEWED.hit();
-            Ok(Reply::Integer(ms))
+            Ok(Reply::Integer(left))
         }
     }
 }

@@ -6,9 +6,11 @@
 
 mod effect;
 mod lock_acquire;
+mod lock_downgrade;
 mod lock_forcerelease;
 mod lock_guard;
 mod lock_info;
+mod lock_multi;
 mod lock_release;
 mod lock_renew;
 mod rl_info;

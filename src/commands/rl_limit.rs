@@ -5,7 +5,7 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use crate::{metrics, settings};
+use crate::{limiters, metrics};
 use sluice_core::limiter::{Algorithm, Change, Policy, Verdict};
 use sluice_core::{parse, Error, Limiter};
 
@@ -32,7 +32,7 @@ fn limit(ctx: Context, mut args: Args<'_>, algorithm: Algorithm) -> Result<Reply
         Change::None { until } => key.outlive(until),
         Change::Rebased { state, until } => {
             key.set(state);
-            key.publish(now);
+            limiters::publish(ctx, &mut key, name, true, now);
             key.outlive(until);
         }
         Change::Charged(state) => {
@@ -40,10 +40,7 @@ fn limit(ctx: Context, mut args: Args<'_>, algorithm: Algorithm) -> Result<Reply
             // under the old one.
             let policy_changed = key.value().is_none_or(|stored| stored.policy() != policy);
             key.set(state);
-            let interval_ms = settings::RL_REPLICATION_INTERVAL_MS.get();
-            key.publish_when_due(now, |state| {
-                state.may_send(now, interval_ms) || policy_changed
-            });
+            limiters::publish(ctx, &mut key, name, policy_changed, now);
         }
     }
     metrics::verdict(algorithm, verdict.allowed).hit();

@@ -1,8 +1,9 @@
 //! `sluice-fn`: a fence guard.
 
+use crate::boundary::clock;
 use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
 use redis_module::raw::RedisModuleCtx;
-use sluice_core::{Guard, Millis};
+use sluice_core::{Blob, Guard, Malformed, Micros, Millis, State};
 use std::ffi::CStr;
 
 static HANDLE: Handle = Handle::new();
@@ -28,7 +29,23 @@ impl DataType for Guard {
         Ok(())
     }
 
-    fn received(&self) {}
+    type Effect = Guard;
+
+    fn decode_effect(bytes: &[u8]) -> Result<(Guard, Micros), Malformed> {
+        Guard::from_effect(bytes)
+    }
+
+    fn apply(_: Option<&mut Guard>, effect: Guard, _: Micros) -> Option<Guard> {
+        Some(effect)
+    }
+
+    fn rebuild(&self) -> Vec<Blob> {
+        vec![self.to_effect(clock::now())]
+    }
+
+    fn heap_size(&self) -> usize {
+        0
+    }
 
     fn unlinked(&self, _: Unlinked) {}
 }

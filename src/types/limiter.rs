@@ -1,8 +1,9 @@
 //! `sluice-rl`: a rate limiter.
 
+use crate::boundary::clock;
 use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
 use redis_module::raw::RedisModuleCtx;
-use sluice_core::{Limiter, Millis};
+use sluice_core::{Blob, Limiter, Malformed, Micros, Millis, State};
 use std::ffi::CStr;
 
 static HANDLE: Handle = Handle::new();
@@ -28,7 +29,23 @@ impl DataType for Limiter {
         Ok(())
     }
 
-    fn received(&self) {}
+    type Effect = Limiter;
+
+    fn decode_effect(bytes: &[u8]) -> Result<(Limiter, Micros), Malformed> {
+        Limiter::from_effect(bytes)
+    }
+
+    fn apply(_: Option<&mut Limiter>, effect: Limiter, _: Micros) -> Option<Limiter> {
+        Some(effect)
+    }
+
+    fn rebuild(&self) -> Vec<Blob> {
+        vec![self.to_effect(clock::now())]
+    }
+
+    fn heap_size(&self) -> usize {
+        0
+    }
 
     fn unlinked(&self, _: Unlinked) {}
 }

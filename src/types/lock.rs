@@ -1,15 +1,20 @@
 //! `sluice-lk`: a lock. Its auxiliary data carries the token high-water mark.
 
 use crate::boundary::api::api;
+use crate::boundary::args::Text;
+use crate::boundary::context::Context;
 use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
+use crate::boundary::key::Key;
 use crate::boundary::trampoline::callback;
 use crate::boundary::{clock, log};
-use crate::{metrics, tokens, waiting};
+use crate::{metrics, sessions, tokens, waiting};
 use redis_module::raw::{
-    RedisModuleCtx, RedisModuleIO, REDISMODULE_AUX_BEFORE_RDB, REDISMODULE_ERR, REDISMODULE_OK,
+    RedisModuleCtx, RedisModuleIO, RedisModuleKeyOptCtx, REDISMODULE_AUX_BEFORE_RDB,
+    REDISMODULE_ERR, REDISMODULE_OK,
 };
-use sluice_core::{Lock, Malformed, Millis, State, Token};
-use std::ffi::{c_int, CStr};
+use sluice_core::lock::{Change, LockEffect};
+use sluice_core::{Blob, Lock, Malformed, Micros, Millis, State, Token};
+use std::ffi::{c_int, c_void, CStr};
 
 static HANDLE: Handle = Handle::new();
 
@@ -32,7 +37,9 @@ impl DataType for Lock {
     /// A loaded token raises the high-water mark. From a client it must not lie far above
     /// both the mark and the clock: one payload could push the counter to its end.
     fn admit(&self, from: Source) -> Result<(), &'static str> {
-        let token = self.token();
+        let Some(token) = self.token() else {
+            return Ok(());
+        };
         if token.get() > tokens::high_water()
             && !token.is_restorable(tokens::high_water(), clock::now())
             && !from.is_trusted()
@@ -43,21 +50,88 @@ impl DataType for Lock {
         Ok(())
     }
 
-    fn received(&self) {
-        tokens::raise(self.token());
+    type Effect = LockEffect;
+
+    fn decode_effect(bytes: &[u8]) -> Result<(LockEffect, Micros), Malformed> {
+        LockEffect::decode(bytes)
+    }
+
+    fn apply(stored: Option<&mut Lock>, effect: LockEffect, now: Micros) -> Option<Lock> {
+        if let Some(token) = effect.token() {
+            tokens::raise(token);
+        }
+        Lock::apply(stored, effect, now)
+    }
+
+    fn rebuild(&self) -> Vec<Blob> {
+        Lock::rebuild(self)
+    }
+
+    fn heap_size(&self) -> usize {
+        Lock::heap_size(self)
     }
 
     fn unlinked(&self, key: Unlinked) {
-        if self.hold().is_some() && self.is_over(clock::now().floor_ms()) && key.is_primary() {
-            metrics::lease_expired(self);
+        let now = clock::now().floor_ms();
+        if self.is_over(now) && key.is_primary() {
+            metrics::leases_expired(self, now);
         }
+        sessions::forget(key.db(), key.name().bytes(), |_| false);
         waiting::touch(key);
     }
+}
+
+/// Publishes what a command changed in place in a stored lock.
+#[inline]
+pub(crate) fn publish(
+    ctx: Context,
+    key: &mut Key<'_, Lock>,
+    name: Text<'_>,
+    change: &Change,
+    now: Micros,
+) {
+    let Some(effect) = key.value().map(|lock| lock.effect(change, now)) else {
+        return;
+    };
+    key.publish_effect(&effect);
+    if change.lapsed > 0 {
+        metrics::LOCK_EXPIRED.add(change.lapsed);
+        let lock = key.value();
+        sessions::forget(ctx.db(), name.bytes(), |token| {
+            lock.as_ref().is_some_and(|lock| lock.has(token))
+        });
+    }
+}
+
+/// A retry or a renewal changed nothing: only if a foreign EXPIRE, PERSIST or RESTORE left
+/// the key with another TTL than the deadline inside is that published.
+pub(crate) fn mend_ttl(
+    ctx: Context,
+    key: &mut Key<'_, Lock>,
+    name: Text<'_>,
+    owner: &[u8],
+    now: Micros,
+) {
+    if !key.has_strayed() {
+        return;
+    }
+    if let Some(change) = key.value().map(|lock| lock.unchanged(owner)) {
+        publish(ctx, key, name, &change, now);
+    }
+}
+
+/// A lock of many readers is freed in the background, like any large value.
+extern "C" fn free_effort(_: *mut RedisModuleKeyOptCtx, value: *const c_void) -> usize {
+    callback("free_effort", 1, || match datatype::borrow::<Lock>(value) {
+        Lock::Shared(readers) => readers.len().max(1),
+        _ => 1,
+    })
 }
 
 pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     let mut methods = datatype::methods::<Lock>();
     methods.aux_save_triggers = REDISMODULE_AUX_BEFORE_RDB as c_int;
+    methods.free_effort2 = Some(free_effort);
     methods.aux_load = Some(load_mark);
     // A server that knows the second takes it instead of the first.
     methods.aux_save = Some(save_mark);

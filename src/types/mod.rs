@@ -2,7 +2,7 @@
 
 mod guard;
 mod limiter;
-mod lock;
+pub(crate) mod lock;
 
 use redis_module::raw::RedisModuleCtx;
 

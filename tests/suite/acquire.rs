@@ -297,16 +297,14 @@ fn unknown_repeated_and_unfinished_options_are_syntax_errors() {
             "TOKEN 1",
             "KEEP 1",
             "NX",
-            // Not there yet: refused, never ignored.
-            "SHARED",
-            "REENTRANT",
-            "SESSION",
+            "SHARED SHARED",
+            "REENTRANT META m REENTRANT",
+            "SESSION SESSION",
+            "SHARED 1",
             "BLOCK",
             "BLOCK 5 META m BLOCK 5",
             "MAXHOLD",
-            "MAXHOLD 1000",
-            "META m SHARED",
-            "SHARED META m",
+            "MAXHOLD 1000 MAXHOLD 1000",
         ]
         .map(|options| format!("LOCK.ACQUIRE {key} o 1000 {options}"));
         refuses(&server, SYNTAX, &lines);

@@ -173,7 +173,8 @@ fn quoted(cell: &str) -> &str {
 
 /// A block of input and output, as redis-cli shows them on a terminal. In an example with
 /// several terminals the number of the terminal stands before its prompt: `2> ` is input,
-/// `-- waits --` below it says that no answer comes yet, `2< ` is the answer when it comes.
+/// `-- waits --` below it says that no answer comes yet, `2< ` is the answer when it comes,
+/// and `-- 2 disconnects --` closes its connection.
 struct Example {
     /// Page and line.
     at: String,
@@ -186,6 +187,7 @@ enum Step {
     /// The answer to an input that waited.
     Late(char, String),
     LaterMs(i64),
+    Disconnect(char),
 }
 
 /// The terminal of an example that has only one.
@@ -205,6 +207,8 @@ impl Example {
                 steps.push(Step::Late(terminal, answer.to_string()));
             } else if let Some(ms) = later_ms(line) {
                 steps.push(Step::LaterMs(ms));
+            } else if let Some(terminal) = disconnects(line) {
+                steps.push(Step::Disconnect(terminal));
             } else if let Some(Step::Ask(_, _, output)) = steps.last_mut() {
                 output.push(line.to_string());
             } else {
@@ -227,6 +231,11 @@ impl Example {
             let (terminal, input, shown) = match step {
                 Step::LaterMs(ms) => {
                     clock.advance_ms(ms);
+                    continue;
+                }
+                Step::Disconnect(terminal) => {
+                    let closed = terminals.remove(&terminal);
+                    assert!(closed.is_some(), "{}: no terminal {terminal}", self.at);
                     continue;
                 }
                 Step::Ask(terminal, input, shown) => (terminal, Some(input), shown.join("\n")),
@@ -263,6 +272,12 @@ impl Example {
 fn on_numbered<'a>(line: &'a str, mark: &str) -> Option<(char, &'a str)> {
     let terminal = line.chars().next().filter(char::is_ascii_digit)?;
     Some((terminal, line[1..].strip_prefix(mark)?))
+}
+
+/// `-- 2 disconnects --`
+fn disconnects(line: &str) -> Option<char> {
+    let terminal = line.strip_prefix("-- ")?.strip_suffix(" disconnects --")?;
+    terminal.chars().next().filter(|_| terminal.len() == 1)
 }
 
 /// `-- 20 ms later --` or `-- 2 seconds later --`
@@ -472,7 +487,7 @@ fn commands(conn: &mut Conn) -> BTreeSet<String> {
     let list = cmd!(conn, "COMMAND", "LIST", "FILTERBY", "MODULE", "sluice");
     let names = list.items().iter().map(Reply::as_text);
     let names: BTreeSet<_> = names.filter(|name| !name.starts_with("sluice.")).collect();
-    assert!(names.len() >= 11, "{names:?}");
+    assert!(names.len() >= 15, "{names:?}");
     names
 }
 
@@ -719,11 +734,16 @@ fn the_log_lines_of_the_guide_are_written() {
     let mut c = server.conn();
     cmd!(c, "LOCK.ACQUIRE", "job:nightly", "6f1c2a9e", 60_000);
     cmd!(c, "LOCK.FORCERELEASE", "job:nightly");
+    let tokens = ["6f1c2a9e", "90ac33d8", "e5b07716"]
+        .map(|reader| cmd!(c, "LOCK.ACQUIRE", "job:nightly", reader, 60_000, "SHARED").as_int());
+    cmd!(c, "LOCK.FORCERELEASE", "job:nightly");
     for key in ["api:user:42", "api:user:43"] {
         cmd!(c, "RL.GCRA", key, 1, 1, 60_000);
     }
     cmd!(c, "RL.RESET", "api:user:42", "api:user:43");
     let log = server.log();
+    let of_the_first = format!(" and 2 more token={} ", tokens[0]);
+    assert!(log.contains(&of_the_first), "{of_the_first}: {log}");
     for (command, page) in [
         ("LOCK.FORCERELEASE ", "docs/commands/lock.forcerelease.md"),
         ("RL.RESET ", "docs/commands/rl.reset.md"),
@@ -734,15 +754,18 @@ fn the_log_lines_of_the_guide_are_written() {
             let line = line.split(" by client id=").next().unwrap_or_default();
             line.split(" token=").next().unwrap_or_default().to_string()
         };
-        let written = log.lines().find(|line| line.contains(command));
-        let written = shape(written.unwrap_or_else(|| panic!("no line of {command}: {log}")));
+        let written = log.lines().filter(|line| line.contains(command));
+        let written: Vec<_> = written.map(shape).collect();
+        assert!(!written.is_empty(), "no line of {command}: {log}");
         let page = Page::read(page);
         let lines = page.section("The log line").lines();
-        let mut shown = lines.filter_map(|line| line.strip_prefix("    "));
-        assert_eq!(shown.next().map(shape).as_ref(), Some(&written));
+        let shown = lines.filter_map(|line| line.strip_prefix("    "));
+        assert_eq!(shown.map(shape).collect::<Vec<_>>(), written);
         let guide = Page::read("docs/operations.md").table("The log");
-        let mut rows = guide.column("line").into_iter();
-        assert!(rows.any(|cell| cell.contains(&written)), "{written}");
+        let rows = guide.column("line");
+        for line in written {
+            assert!(rows.iter().any(|cell| cell.contains(&line)), "{line}");
+        }
     }
 }
 

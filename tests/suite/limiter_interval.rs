@@ -181,8 +181,6 @@ fn a_step_back_never_silences_a_key() {
 /// The effect that goes at once carries the whole state, so the next ordinary one is due an
 /// interval later.
 #[test]
-#[ignore = "bug: an effect for the TTL does not start the interval anew, so the next \
-            ordinary one may follow 1 ms later (design 7: at most one per n ms)"]
 fn an_effect_that_goes_at_once_starts_the_interval_anew() {
     let chain = chain();
     let mut c = apart(&chain, 5000);
@@ -267,8 +265,6 @@ fn a_transaction_and_a_script_keep_the_interval_too() {
 }
 
 #[test]
-#[ignore = "bug: what was admitted last is never sent if no further call comes, so a failover may \
-            forget what was admitted longer ago than n ms (design 7)"]
 fn what_was_admitted_longer_ago_than_the_interval_is_not_forgotten() {
     let chain = chain();
     let mut c = apart(&chain, 1000);

@@ -31,7 +31,11 @@ const DECLARED: &[Declared] = &[
             KEY,
             OWNER,
             LEASE,
+            ("shared", "pure-token", "SHARED"),
+            ("reentrant", "pure-token", "REENTRANT"),
             ("wait_ms", "integer", "BLOCK"),
+            ("ms", "integer", "MAXHOLD"),
+            ("session", "pure-token", "SESSION"),
             ("text", "string", "META"),
         ],
     },
@@ -54,7 +58,7 @@ const DECLARED: &[Declared] = &[
     Declared {
         call: "lock.info k",
         arity: 2,
-        flags: &["fast", "module", "readonly"],
+        flags: &["module", "readonly"],
         key: &["RO", "access"],
         summary: "Shows who holds a lock, for how long, and under which token.",
         args: &[KEY],
@@ -62,7 +66,7 @@ const DECLARED: &[Declared] = &[
     Declared {
         call: "lock.forcerelease k",
         arity: -2,
-        flags: &["fast", "module", "write"],
+        flags: &["module", "write"],
         key: &["RW", "delete"],
         summary: "Frees a lock whoever holds it, and writes that into the server's log.",
         args: &[KEY, TOKEN],
@@ -89,6 +93,15 @@ fn sorted(texts: &[Reply]) -> Vec<String> {
     let mut texts: Vec<_> = texts.iter().map(Reply::as_text).collect();
     texts.sort();
     texts
+}
+
+/// Readers of one lock make it dearer.
+fn complexity(name: &str) -> &'static str {
+    match name {
+        "lock.acquire" | "lock.release" | "lock.renew" => "O(1), or O(log N) with N readers",
+        "lock.info" | "lock.forcerelease" => "O(N) with the number of readers",
+        _ => "O(1)",
+    }
 }
 
 /// Redis 8 hides internal commands from clients.
@@ -136,7 +149,7 @@ fn command_docs_describe_every_argument() {
         for (field, value) in [
             ("summary", command.summary),
             ("since", "0.1.0"),
-            ("complexity", "O(1)"),
+            ("complexity", complexity(name)),
             ("group", "module"),
             ("module", "sluice"),
         ] {
@@ -232,6 +245,13 @@ fn these_are_all_the_lock_commands_and_their_effects() {
         names.filter(|name| name.starts_with(prefix)).collect()
     };
     let mut expected: Vec<&str> = DECLARED.iter().map(Declared::name).collect();
+    // Declared in `kinds_multi.rs` and `kinds_shared.rs`.
+    expected.extend([
+        "lock.downgrade",
+        "lock.macquire",
+        "lock.mrenew",
+        "lock.mrelease",
+    ]);
     expected.sort();
     assert_eq!(of("lock."), expected);
     for effect in EFFECTS {

@@ -178,7 +178,8 @@ fn a_rewritten_pure_aof_has_one_effect_for_each_key() {
     }
     rewrite_aof(&server);
     let now_ms = T_US as u64 / 1000;
-    let lock = args!["sluice.lk", "k", Held::at(T_US, 3000, UUID).effect(T_US)];
+    // It prunes no reader, so it carries no clock.
+    let lock = args!["sluice.lk", "k", Held::at(T_US, 3000, UUID).effect(0)];
     let guard = args![
         "sluice.fn",
         "g",

@@ -220,15 +220,17 @@ fn is_valid_lock(blob: &[u8], now_us: u64, high: u64) -> bool {
         let instant_ok = |ms: u64| ms < 1 << 53;
         match *blob.get(1)? {
             0 => {
-                let (deadline, granted) = (u64_at(10)?, u64_at(18)?);
-                let holds = u32::from_le_bytes(blob.get(26..30)?.try_into().unwrap());
-                let (owner, meta) = (u16_at(30)?, u16_at(32)?);
-                let exact = blob.len() == 34 + usize::from(owner) + usize::from(meta);
+                let (deadline, granted, max) = (u64_at(10)?, u64_at(18)?, u64_at(26)?);
+                let holds = u32::from_le_bytes(blob.get(34..38)?.try_into().unwrap());
+                let (owner, meta) = (u16_at(38)?, u16_at(40)?);
+                let exact = blob.len() == 42 + usize::from(owner) + usize::from(meta);
                 Some(
                     token_ok
                         && instant_ok(deadline)
                         && instant_ok(granted)
                         && granted <= deadline
+                        && instant_ok(max)
+                        && (max == 0 || deadline <= max)
                         && holds > 0
                         && (1..=512).contains(&owner)
                         && meta <= 1024

@@ -30,7 +30,7 @@ const SCENARIO: &[&str] = &[
     // Errors.
     "LOCK.ACQUIRE k o 0",
     "LOCK.ACQUIRE k o 1000 META",
-    "LOCK.ACQUIRE k o 1000 SHARED",
+    "LOCK.ACQUIRE k o 1000 SHARED SHARED",
     "LOCK.ACQUIRE string o 1000",
     "LOCK.RELEASE k o KEEP 0",
     "LOCK.RELEASE g o",

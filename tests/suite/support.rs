@@ -221,6 +221,8 @@ impl Held {
         out.extend(self.token.to_le_bytes());
         out.extend(self.deadline_ms.to_le_bytes());
         out.extend(self.granted_ms.to_le_bytes());
+        // No MAXHOLD.
+        out.extend(0u64.to_le_bytes());
         out.extend(self.holds.to_le_bytes());
         out.extend((self.owner.len() as u16).to_le_bytes());
         out.extend((self.meta.len() as u16).to_le_bytes());

@@ -486,7 +486,6 @@ fn a_lease_that_ended_in_a_key_that_stays_is_no_way_in_either() {
 }
 
 #[test]
-#[ignore = "bug: a hand-over over an ended hold in a key that stayed does not count it (hand_over)"]
 fn a_lease_that_ended_in_a_key_that_stays_is_counted_as_expired() {
     let server = single();
     let mut c = server.conn();

@@ -689,7 +689,6 @@ fn one_of_two_waiters_of_an_owner_that_lives_keeps_the_grant() {
 }
 
 #[test]
-#[ignore = "bug: the undo of an undelivered grant frees a lock whose owner was told its token (undo)"]
 fn a_grant_is_not_undone_once_its_owner_has_learned_of_it_elsewhere() {
     // The client timed out, closed its connection and asked again on another, all in the turn of
     // the grant: it was told the token, so it holds the lock.
@@ -709,7 +708,6 @@ fn a_grant_is_not_undone_once_its_owner_has_learned_of_it_elsewhere() {
 }
 
 #[test]
-#[ignore = "bug: the undo of an undelivered grant frees a lock whose owner was told that it holds it (undo)"]
 fn a_grant_is_not_undone_once_its_owner_has_renewed_it() {
     let server = single();
     let mut c = server.conn();

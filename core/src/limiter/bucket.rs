@@ -16,12 +16,19 @@ use crate::{Micros, Millis};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     debt: Debt,
-    /// The low 32 bits of the millisecond in which an effect last carried this key's state.
     /// Each server's own, and no part of the encoding.
-    pub(super) sent: u32,
+    pub(super) sending: Sending,
     /// When the debt was this.
     at: Micros,
     policy: BucketPolicy,
+}
+
+/// When an effect last carried a key's state, and whether it has changed since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sending {
+    /// The low 32 bits of that millisecond.
+    pub(super) sent: u32,
+    pub(super) is_behind: bool,
 }
 
 /// Ticks, up to 2^96: the largest debt that 100 years can drain is below 2^82. In two
@@ -61,7 +68,7 @@ impl Bucket {
             let verdict = verdict(policy, true, after, 0);
             let charged = Bucket {
                 debt: Debt::new(after),
-                sent: stored.map_or(0, |bucket| bucket.sent),
+                sending: stored.map_or(Sending::default(), |bucket| bucket.sending),
                 at: now,
                 policy: *policy,
             };
@@ -167,7 +174,7 @@ impl Bucket {
         }
         Ok(Bucket {
             debt,
-            sent: 0,
+            sending: Sending::default(),
             at,
             policy,
         })

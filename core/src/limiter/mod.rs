@@ -9,6 +9,8 @@ pub mod policy;
 pub use bucket::Bucket;
 pub use policy::{Algorithm, BucketPolicy, Policy};
 
+use bucket::Sending;
+
 use crate::codec::{Blob, Malformed, Reader};
 use crate::{Micros, Millis, State};
 
@@ -49,6 +51,16 @@ pub enum Change {
     },
     /// Admitted.
     Charged(Limiter),
+}
+
+/// When the effect of a change is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Send {
+    Now,
+    /// After so many ms, unless another has gone before.
+    Within(u64),
+    /// One that is on its way will carry this change too.
+    Nothing,
 }
 
 impl Verdict {
@@ -99,19 +111,39 @@ impl Limiter {
         }
     }
 
-    /// Whether an effect may carry this state now, if each key may send one only every
-    /// `interval_ms` (below 2^32; 0: always). If so, the interval starts anew.
+    /// What is to be done about an effect of a state that has just changed, if each key may
+    /// send one only every `interval_ms` (below 2^32; 0: always). `must_send`: at once,
+    /// whatever the interval.
     ///
     /// Counted modulo 2^32 ms: a clock that steps back looks like a long time, so that it
     /// never silences a key.
-    pub fn may_send(&mut self, now: Micros, interval_ms: u64) -> bool {
+    pub fn send(&mut self, must_send: bool, now: Micros, interval_ms: u64) -> Send {
         let Limiter::Bucket(bucket) = self;
         let now = now.floor_ms().0 as u32;
-        let due = u64::from(now.wrapping_sub(bucket.sent)) >= interval_ms;
-        if due {
-            bucket.sent = now;
+        let since = u64::from(now.wrapping_sub(bucket.sending.sent));
+        if must_send || since >= interval_ms {
+            bucket.sending = Sending {
+                sent: now,
+                is_behind: false,
+            };
+            Send::Now
+        } else if bucket.sending.is_behind {
+            Send::Nothing
+        } else {
+            bucket.sending.is_behind = true;
+            Send::Within(interval_ms - since)
         }
-        due
+    }
+
+    /// The same for a state that has not changed: what was admitted and not sent yet is sent
+    /// once the interval is over.
+    pub fn catch_up(&mut self, now: Micros, interval_ms: u64) -> Send {
+        let Limiter::Bucket(bucket) = self;
+        if !bucket.sending.is_behind {
+            return Send::Nothing;
+        }
+        bucket.sending.is_behind = false;
+        self.send(false, now, interval_ms)
     }
 
     /// The policy of the last admission.

@@ -1,0 +1,95 @@
+//! Effects of limiters, which `sluice.rl-replication-interval-ms` can make rarer.
+//!
+//! With an interval a hot key sends one effect for many admissions. What was admitted since
+//! is sent when the interval is over, also if no call comes any more: a failover forgets the
+//! last interval, and no more.
+
+use crate::boundary::args::{OwnedText, Text};
+use crate::boundary::context::Context;
+use crate::boundary::key::Key;
+use crate::boundary::{clock, timer};
+use crate::settings;
+use sluice_core::limiter::Send;
+use sluice_core::waiting::{KeyName, Mono};
+use sluice_core::{Limiter, Micros};
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+thread_local! {
+    // The server's main thread only.
+    static BEHIND: RefCell<BinaryHeap<Reverse<(Mono, KeyName)>>> =
+        const { RefCell::new(BinaryHeap::new()) };
+}
+
+/// Publishes a changed limiter: its TTL at once, its effect when the interval allows, or at
+/// once if it `must_send`.
+#[inline]
+pub(crate) fn publish(
+    ctx: Context,
+    key: &mut Key<'_, Limiter>,
+    name: Text<'_>,
+    must_send: bool,
+    now: Micros,
+) {
+    let interval_ms = settings::RL_REPLICATION_INTERVAL_MS.get();
+    let mut send = Send::Now;
+    key.publish_when(now, |limiter, ttl_moved| {
+        send = limiter.send(must_send || ttl_moved, now, interval_ms);
+        send == Send::Now
+    });
+    if let Send::Within(ms) = send {
+        let (db, name) = (ctx.db(), name.bytes().into());
+        send_within(ms, KeyName { db, name });
+    }
+}
+
+fn send_within(ms: u64, key: KeyName) {
+    let due = Mono(clock::mono().0 + ms * 1000);
+    BEHIND.with_borrow_mut(|behind| behind.push(Reverse((due, key))));
+    timer::arm(ms);
+}
+
+/// From the timer and from cron: sends what is due, if the server allows that now.
+pub(crate) fn catch_up(ctx: Context) {
+    if BEHIND.with_borrow(BinaryHeap::is_empty) {
+        return;
+    }
+    if !ctx.is_primary() {
+        return BEHIND.with_borrow_mut(BinaryHeap::clear);
+    }
+    let now = clock::mono();
+    while let Some(Reverse((due, key))) = BEHIND.with_borrow(|behind| behind.peek().cloned()) {
+        if due > now || ctx.must_not_propagate() {
+            // Cron comes back to a pause.
+            timer::arm(due.0.saturating_sub(now.0).div_ceil(1000).max(10));
+            return;
+        }
+        BEHIND.with_borrow_mut(BinaryHeap::pop);
+        send(ctx, key);
+    }
+}
+
+fn send(ctx: Context, behind: KeyName) {
+    let name = OwnedText::new(&behind.name);
+    ctx.select_db(behind.db);
+    let Ok(mut key) = Key::<Limiter>::open_to_write(ctx, name.text()) else {
+        return;
+    };
+    let now = clock::now();
+    let interval_ms = settings::RL_REPLICATION_INTERVAL_MS.get();
+    match key
+        .value()
+        .map(|limiter| limiter.catch_up(now, interval_ms))
+    {
+        Some(Send::Now) => {
+            key.propagate(now);
+            // The effect lets a replica set the TTL that the state asks for; here somebody
+            // has set another since the admission.
+            key.propagate_foreign_ttl();
+        }
+        // The wall clock, by which intervals count, is behind the one that woke us.
+        Some(Send::Within(ms)) => send_within(ms, behind),
+        Some(Send::Nothing) | None => {}
+    }
+}
