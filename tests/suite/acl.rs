@@ -219,8 +219,9 @@ fn categories_say_what_a_command_does() {
     for (command, _) in COMMANDS {
         let expected: &[&str] = match *command {
             _ if !since_7_2() => &[],
-            "LOCK.INFO k" => &["@fast", "@read"],
-            "LOCK.FORCERELEASE k" => &["@dangerous", "@fast", "@write"],
+            "LOCK.INFO k" => &["@read", "@slow"],
+            "LOCK.FORCERELEASE k" => &["@dangerous", "@slow", "@write"],
+            "LOCK.ACQUIRE k o 1000" => &["@blocking", "@fast", "@write"],
             _ => &["@fast", "@write"],
         };
         assert_eq!(categories(&mut c, &name(command)), expected, "{command}");

@@ -254,15 +254,18 @@ fn an_evicted_lock_goes_to_its_waiter() {
     let mut b = Waiter::queue(&server, "k", "b");
     let used: u64 = server.info("memory")["used_memory"].parse().unwrap();
     cmd!(c, "CONFIG", "SET", "maxmemory-policy", "allkeys-random");
-    cmd!(c, "CONFIG", "SET", "maxmemory", used + 1_000_000);
     let started = Instant::now();
     let mut n = 0;
-    // Few and large, so that k is soon hit; then no more pressure, or b's lock goes as well.
+    // Few and large, so that k is soon hit. The pressure lasts for one turn of the server's
+    // loop, b's grant comes in the next: else its lock could go as well.
     let token = loop {
         n += 1;
-        cmd!(c, "SET", format!("filler-{n}"), vec![b'x'; 50_000]);
+        c.pipeline(&[
+            args!["CONFIG", "SET", "maxmemory", used + 1_000_000],
+            args!["SET", format!("filler-{n}"), vec![b'x'; 50_000]],
+            args!["CONFIG", "SET", "maxmemory", 0],
+        ]);
         if cmd!(c, "LOCK.RENEW", "k", "a", 60_000) == int(0) {
-            cmd!(c, "CONFIG", "SET", "maxmemory", 0);
             break b.token();
         }
         assert!(started.elapsed() < Duration::from_secs(20), "never evicted");
