@@ -283,8 +283,9 @@ fn advance(
         let (token, is_new) = match Lock::acquire(stored, &request, false, now, high_water) {
             Ok(Acquire::Busy { .. }) => break,
             Ok(Acquire::Granted(lock, token)) => {
-                let connection = upgraded_connection(ctx, key, name, &wanted.owner, now);
+                let mut connection = None;
                 if !is_free {
+                    connection = upgraded_connection(ctx, key, name, &wanted.owner, now);
                     replaced(ctx, key, name, now);
                 }
                 key.set(lock);

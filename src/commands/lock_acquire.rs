@@ -58,7 +58,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
                     types::lock::publish(ctx, &mut key, name, &change, now);
                     waiting::moved(ctx, &mut key, name);
                 }
-                None => types::lock::mend_ttl(ctx, &mut key, name, request.owner, now),
+                None => types::lock::mend_ttl(&mut key, request.owner, now),
             }
             if request.is_reentrant {
                 metrics::LOCK_REENTERED.hit();

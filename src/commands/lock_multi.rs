@@ -167,7 +167,7 @@ fn extend(
         }
         Renew::Left(left, None) => {
             waiting::confirmed(ctx, name, owner);
-            types::lock::mend_ttl(ctx, key, name, owner, now);
+            types::lock::mend_ttl(key, owner, now);
             left
         }
     }

@@ -42,7 +42,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
                     types::lock::publish(ctx, &mut key, name, &change, now);
                     waiting::moved(ctx, &mut key, name);
                 }
-                None => types::lock::mend_ttl(ctx, &mut key, name, owner, now),
+                None => types::lock::mend_ttl(&mut key, owner, now),
             }
             metrics::LOCK_RENEWED.hit();
             Ok(Reply::Integer(left))

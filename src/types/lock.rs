@@ -105,18 +105,12 @@ pub(crate) fn publish(
 
 /// A retry or a renewal changed nothing: only if a foreign EXPIRE, PERSIST or RESTORE left
 /// the key with another TTL than the deadline inside is that published.
-pub(crate) fn mend_ttl(
-    ctx: Context,
-    key: &mut Key<'_, Lock>,
-    name: Text<'_>,
-    owner: &[u8],
-    now: Micros,
-) {
+pub(crate) fn mend_ttl(key: &mut Key<'_, Lock>, owner: &[u8], now: Micros) {
     if !key.has_strayed() {
         return;
     }
-    if let Some(change) = key.value().map(|lock| lock.unchanged(owner)) {
-        publish(ctx, key, name, &change, now);
+    if let Some(effect) = key.value().map(|lock| lock.restate(owner, now)) {
+        key.publish_effect(&effect);
     }
 }
 

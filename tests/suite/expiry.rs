@@ -312,6 +312,7 @@ fn a_clock_that_steps_back_stretches_the_lease_by_the_step() {
     let mut c = chain.primary.conn();
     let token = cmd!(c, "LOCK.ACQUIRE", "k", "me", 1000);
     cmd!(c, "LOCK.GUARD", "g", 9, "PX", 1000);
+    chain.sync();
     chain.clock().advance_ms(-HOUR_MS);
     for server in chain.servers() {
         let info = cmd!(server.conn(), "LOCK.INFO", "k");

@@ -54,18 +54,23 @@ pub enum LockEffect {
     ReaderGone(Token),
 }
 
+/// The clock of an effect that prunes nobody.
+const NEVER: Micros = Micros(0);
+
 /// First bytes of effects that are no whole state.
 const READER: u8 = 16;
 const READER_GONE: u8 = 17;
 
 impl Lock {
-    /// A change that says again how `owner` holds it.
-    pub fn unchanged(&self, owner: &[u8]) -> Change {
+    /// An effect that says again how `owner` holds it. Nothing has been pruned here, so that
+    /// of a reader prunes nobody either.
+    pub fn restate(&self, owner: &[u8], now: Micros) -> Blob {
         match self {
-            Lock::Shared(readers) => readers
-                .token_of(owner)
-                .map_or(Change::whole(), |token| Change::reader(token, 0)),
-            _ => Change::whole(),
+            Lock::Shared(readers) => match readers.token_of(owner) {
+                Some(token) => self.reader_effect(token, NEVER),
+                None => self.to_effect(now),
+            },
+            _ => self.to_effect(now),
         }
     }
 
@@ -101,13 +106,12 @@ impl Lock {
     /// Effects that make this state from nothing, each of bounded size: for a rewritten
     /// append-only file. They prune nobody.
     pub fn rebuild(&self) -> Vec<Blob> {
-        let never = Micros(0);
         match self {
             Lock::Shared(readers) => readers
                 .iter()
-                .map(|hold| self.effect(&Change::reader(hold.token, 0), never))
+                .map(|hold| self.effect(&Change::reader(hold.token, 0), NEVER))
                 .collect(),
-            _ => vec![self.effect(&Change::whole(), never)],
+            _ => vec![self.effect(&Change::whole(), NEVER)],
         }
     }
 
