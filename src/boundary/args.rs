@@ -158,6 +158,18 @@ impl<'a> Args<'a> {
         true
     }
 
+    /// `[TOKEN t]`, and nothing else, to the end.
+    pub(crate) fn token_option(mut self) -> Result<Option<Token>, Error> {
+        let mut token = None;
+        while let Some(word) = self.word() {
+            if !parse::is_word(word, "TOKEN") {
+                return Err(Error::Syntax);
+            }
+            parse::once(&mut token, self.value(|args| args.token("TOKEN"))?)?;
+        }
+        Ok(token)
+    }
+
     /// Whatever follows an option's word: without it the syntax is wrong, not the arity.
     pub(crate) fn value<T>(
         &mut self,

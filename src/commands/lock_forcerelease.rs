@@ -6,20 +6,13 @@ use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::boundary::{clock, log};
 use crate::{metrics, waiting};
-use sluice_core::{parse, Error, Lock, Token};
+use sluice_core::{Error, Lock, Token};
 
 entry!(sluice_lock_forcerelease, "LOCK.FORCERELEASE", run);
 
 fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let name = args.text()?;
-    let mut token = None;
-    while let Some(word) = args.word() {
-        if parse::is_word(word, "TOKEN") {
-            parse::once(&mut token, args.value(|args| args.token("TOKEN"))?)?;
-        } else {
-            return Err(Error::Syntax);
-        }
-    }
+    let token = args.token_option()?;
     let now = clock::now();
 
     let mut key = Key::<Lock>::open_to_write(ctx, name)?;

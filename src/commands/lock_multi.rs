@@ -12,7 +12,7 @@ use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::{metrics, settings, tokens, types, waiting};
 use sluice_core::lock::{Renew, Request};
-use sluice_core::{parse, Error, Lock, Micros, Token};
+use sluice_core::{Error, Lock, Micros, Token};
 
 entry!(sluice_lock_macquire, "LOCK.MACQUIRE", acquire);
 entry!(sluice_lock_mrenew, "LOCK.MRENEW", renew);
@@ -69,7 +69,7 @@ fn renew(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let names = args.keys(MOST_KEYS)?;
     let owner = args.owner()?;
     let lease_ms = args.integer("lease_ms", 1..=settings::LOCK_MAX_LEASE_MS.get())?;
-    let token = token_option(args)?;
+    let token = args.token_option()?;
     let now = clock::now();
 
     let mut keys = open(ctx, &names)?;
@@ -96,7 +96,7 @@ fn release_all(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     }
     let names = args.keys(MOST_KEYS)?;
     let owner = args.owner()?;
-    let token = token_option(args)?;
+    let token = args.token_option()?;
     let now = clock::now();
 
     drop(open(ctx, &names)?);
@@ -111,18 +111,6 @@ fn release_all(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         }
     }
     Ok(Reply::Integer(released))
-}
-
-fn token_option(mut args: Args<'_>) -> Result<Option<Token>, Error> {
-    let mut token = None;
-    while let Some(word) = args.word() {
-        if parse::is_word(word, "TOKEN") {
-            parse::once(&mut token, args.value(|args| args.token("TOKEN"))?)?;
-        } else {
-            return Err(Error::Syntax);
-        }
-    }
-    Ok(token)
 }
 
 /// Opens all keys. One of another type is an error before any is changed.

@@ -7,7 +7,7 @@ use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::{metrics, settings, types, waiting};
 use sluice_core::lock::Renew;
-use sluice_core::{parse, Error, Lock};
+use sluice_core::{Error, Lock};
 
 entry!(sluice_lock_renew, "LOCK.RENEW", run);
 
@@ -15,14 +15,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let name = args.text()?;
     let owner = args.owner()?;
     let lease_ms = args.integer("lease_ms", 1..=settings::LOCK_MAX_LEASE_MS.get())?;
-    let mut token = None;
-    while let Some(word) = args.word() {
-        if parse::is_word(word, "TOKEN") {
-            parse::once(&mut token, args.value(|args| args.token("TOKEN"))?)?;
-        } else {
-            return Err(Error::Syntax);
-        }
-    }
+    let token = args.token_option()?;
     let now = clock::now();
 
     let mut key = Key::<Lock>::open_to_write(ctx, name)?;
