@@ -121,7 +121,11 @@ fn a_renewal_is_of_one() {
     }
     for (i, hold) in pair.primary.holds().enumerate() {
         let i = i as u64;
-        let lease_ms = if i % 97 == 0 { 5000 + i } else { lease_ms(i) };
+        let lease_ms = if i.is_multiple_of(97) {
+            5000 + i
+        } else {
+            lease_ms(i)
+        };
         assert_eq!(hold.deadline, Millis(NOW_MS + lease_ms));
     }
     pair.check();
@@ -171,7 +175,7 @@ fn releases_in_any_order_leave_the_others_until_nobody_is_left() {
             }
             other => panic!("{other:?}"),
         }
-        if left % 1000 == 0 {
+        if left.is_multiple_of(1000) {
             pair.check();
         }
     }

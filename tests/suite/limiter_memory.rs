@@ -156,7 +156,7 @@ fn the_defragmenter_moves_limiters_and_harms_none() {
         assert!(c.pipeline(&lines).iter().all(|reply| !reply.is_error()));
     }
     // Holes everywhere: one of eight stays.
-    let stays = |i: &usize| i % 8 == 0;
+    let stays = |i: &usize| i.is_multiple_of(8);
     for start in (0..count).step_by(2000) {
         let mut line = args!["DEL"];
         line.extend(

@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
             if self.random.one_in(4) {
                 self.settle();
             }
-            if self.step % 20 == 0 {
+            if self.step.is_multiple_of(20) {
                 self.check_all();
             }
         }

@@ -96,7 +96,7 @@ fn vanish_once(server: &Server, key: &str, round: u64, moment: Moment, random: &
     match moment {
         Moment::Release => {
             while waiters_of(&mut control, key) < 1 {}
-            if round % 2 == 0 {
+            if round.is_multiple_of(2) {
                 let mut conn = server.conn();
                 conn.send(&args!["LOCK.ACQUIRE", key, "next", 60_000, "BLOCK", 60_000]);
                 while waiters_of(&mut control, key) < 2 {}
