@@ -150,7 +150,9 @@ impl<'a> Args<'a> {
             return false;
         }
         let mut args = self.clone();
-        let count = args.integer("numkeys", 1..=args.rest.len() as u64);
+        // numkeys itself is among what is left.
+        let most = args.rest.len().saturating_sub(1) as u64;
+        let count = args.integer("numkeys", 1..=most);
         for position in 0..count.unwrap_or(0) as usize {
             // The command's name and numkeys come first.
             ctx.report_key_at(2 + position);

@@ -141,6 +141,9 @@ fn advance(
         }
     }
     if let Some(lease) = free_after(key).filter(|_| !is_free) {
+        // Not before now, whatever a foreign TTL and a clock that steps say: the deferred
+        // writer looks at what is past until nothing is.
+        let lease = lease.max(now.floor_ms());
         with(|waiting| waiting.held_until(db, name.bytes(), lease));
     }
     arm();

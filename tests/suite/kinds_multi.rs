@@ -616,6 +616,29 @@ fn keys_of_several_slots_are_refused_in_a_cluster() {
     assert_eq!(cmd!(c, "DBSIZE"), int(0));
 }
 
+/// The server takes the positions of keys as the module names them: one beyond the last
+/// argument would be read outside of them.
+#[test]
+fn numkeys_beyond_the_arguments_is_an_error_in_a_cluster_too() {
+    let server = cluster();
+    let mut c = server.conn();
+    let too_few = err("ERR numkeys is more than the keys that follow");
+    for command in ["MACQUIRE", "MRENEW", "MRELEASE"] {
+        for numkeys in [4, 5, 6, 1024] {
+            let line = format!("LOCK.{command} {numkeys} {{k}}1 {{k}}2 {{k}}3");
+            for _ in 0..50 {
+                assert_eq!(run(&mut c, &line), too_few, "{line}");
+            }
+        }
+        for numkeys in ["-1", "x", "0", "99999999999999999999"] {
+            let line = format!("LOCK.{command} {numkeys} {{k}}1 {{k}}2 {{k}}3");
+            let range = err("ERR numkeys must be an integer between 1 and 1024");
+            assert_eq!(run(&mut c, &line), range, "{line}");
+        }
+    }
+    assert_eq!(cmd!(c, "DBSIZE"), int(0));
+}
+
 /// Where another node had the slot, the answer would be MOVED.
 #[test]
 fn keys_of_a_slot_that_is_not_here_are_refused_in_a_cluster() {
