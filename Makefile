@@ -12,7 +12,7 @@ export CARGO_TARGET_DIR := $(CURDIR)/target
 export MATRIX_FILTER
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test modules test-matrix bench-instructions bench-waiting lint fmt install clean
+.PHONY: help build run test modules test-matrix bench-instructions bench-waiting plots lint fmt install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,10 @@ bench-instructions: build ## Count the instructions per command, with valgrind
 bench-waiting: build ## Measure how fast waiters are served, against polling and pub/sub
 	@scripts/install-deps server
 	cargo bench -p redis-sluice --bench waiting
+
+plots: ## Draw docs/plots anew, from the limiters themselves
+	@scripts/install-deps build
+	cargo run -p sluice-plots
 
 lint: ## Check formatting, clippy with warnings denied, and the scripts' syntax
 	@scripts/lint

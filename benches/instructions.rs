@@ -2,7 +2,8 @@
 //!
 //! `make bench-instructions` measures every row of [`scenarios::ROWS`] and compares what our own
 //! code costs with the committed `benches/instructions.tsv`; more than [`TOLERANCE`] dearer fails.
-//! `SLUICE_BENCH_ACCEPT=1` writes that file anew. Words after `--` choose rows by their names.
+//! `SLUICE_BENCH_ACCEPT=1` writes that file anew. Words after `--` choose rows by their names, and
+//! `memory` the bytes per key.
 
 #[path = "instructions/callgrind.rs"]
 mod callgrind;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         }
         figures.push((row.name, figure));
     }
-    if words.is_empty() {
+    if words.is_empty() || words.iter().any(|word| word == "memory") {
         memory::report();
     }
 

@@ -9,7 +9,7 @@ use crate::boundary::context::Context;
 use crate::boundary::key::Key;
 use crate::boundary::{clock, timer};
 use crate::settings;
-use sluice_core::limiter::Send;
+use sluice_core::limiter::{Change, Send};
 use sluice_core::waiting::{KeyName, Mono};
 use sluice_core::{Limiter, Micros};
 use std::cell::RefCell;
@@ -22,16 +22,33 @@ thread_local! {
         const { RefCell::new(BinaryHeap::new()) };
 }
 
-/// Publishes a changed limiter: its TTL at once, its effect when the interval allows, or at
-/// once if it `must_send`.
-#[inline]
-pub(crate) fn publish(
+/// Makes what a call does to a key happen, and known.
+#[inline(always)]
+pub(crate) fn commit(
     ctx: Context,
     key: &mut Key<'_, Limiter>,
     name: Text<'_>,
-    must_send: bool,
+    change: Change,
     now: Micros,
 ) {
+    match change {
+        Change::None { until } => key.outlive(until),
+        Change::Changed { must_send, until } => {
+            publish(ctx, key, name, must_send, now);
+            key.outlive(until);
+        }
+        Change::New(limiter) => {
+            key.set(limiter);
+            publish(ctx, key, name, true, now);
+        }
+        Change::Gone => key.remove(),
+    }
+}
+
+/// Publishes a changed limiter: its TTL at once, its effect when the interval allows, or at
+/// once if it `must_send`.
+#[inline]
+fn publish(ctx: Context, key: &mut Key<'_, Limiter>, name: Text<'_>, must_send: bool, now: Micros) {
     let interval_ms = settings::RL_REPLICATION_INTERVAL_MS.get();
     let mut send = Send::Now;
     key.publish_when(now, |limiter, ttl_moved| {

@@ -21,7 +21,11 @@ impl Counter {
 
     #[inline]
     pub(crate) fn add(&self, events: u64) {
-        self.0.store(self.0.load(Relaxed) + events, Relaxed);
+        self.0.store(self.get() + events, Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 }
 
@@ -124,33 +128,80 @@ counters! {
     LOCK_EXPIRED = c"lock_leases_expired";
     GUARD_ACCEPTED = c"guard_accepted";
     GUARD_STALE = c"guard_stale";
-    RL_GCRA_ALLOWED = c"rl_gcra_allowed";
-    RL_GCRA_DENIED = c"rl_gcra_denied";
-    RL_TOKENBUCKET_ALLOWED = c"rl_tokenbucket_allowed";
-    RL_TOKENBUCKET_DENIED = c"rl_tokenbucket_denied";
-    RL_PEEKED = c"rl_peeked";
+    /// RL.BLOCK.
+    RL_BLOCKS = c"rl_blocks";
     /// Keys, not calls.
     RL_RESET = c"rl_reset";
     /// Effects from clients that may not send any, and malformed or too new ones.
     EFFECTS_REFUSED = c"effects_refused";
 }
 
-/// The counter of verdicts like this one.
-#[inline]
-pub(crate) fn verdict(algorithm: Algorithm, allowed: bool) -> &'static Counter {
-    match (algorithm, allowed) {
-        (Algorithm::Gcra, true) => &RL_GCRA_ALLOWED,
-        (Algorithm::Gcra, false) => &RL_GCRA_DENIED,
-        (Algorithm::TokenBucket, true) => &RL_TOKENBUCKET_ALLOWED,
-        (Algorithm::TokenBucket, false) => &RL_TOKENBUCKET_DENIED,
+/// What became of the calls under one algorithm.
+pub(crate) struct Calls {
+    pub(crate) allowed: Counter,
+    pub(crate) denied: Counter,
+    pub(crate) peeked: Counter,
+    pub(crate) charged: Counter,
+    pub(crate) refunded: Counter,
+}
+
+impl Calls {
+    #[inline]
+    pub(crate) fn decided(&self, allowed: bool) {
+        let counter = if allowed { &self.allowed } else { &self.denied };
+        counter.hit();
     }
+}
+
+macro_rules! calls {
+    ($($algorithm:ident = $static:ident $name:literal;)*) => {
+        $(static $static: Calls = Calls {
+            allowed: Counter(AtomicU64::new(0)),
+            denied: Counter(AtomicU64::new(0)),
+            peeked: Counter(AtomicU64::new(0)),
+            charged: Counter(AtomicU64::new(0)),
+            refunded: Counter(AtomicU64::new(0)),
+        };)*
+
+        /// The counters of one algorithm.
+        #[inline]
+        pub(crate) fn calls(algorithm: Algorithm) -> &'static Calls {
+            match algorithm {
+                $(Algorithm::$algorithm => &$static,)*
+            }
+        }
+
+        fn calls_fields(field: &mut dyn FnMut(&CStr, u64)) {
+            $(
+                field(name(concat!("rl_", $name, "_allowed\0")), $static.allowed.get());
+                field(name(concat!("rl_", $name, "_denied\0")), $static.denied.get());
+                field(name(concat!("rl_", $name, "_peeked\0")), $static.peeked.get());
+                field(name(concat!("rl_", $name, "_charged\0")), $static.charged.get());
+                field(name(concat!("rl_", $name, "_refunded\0")), $static.refunded.get());
+            )*
+        }
+    };
+}
+
+calls! {
+    Gcra = GCRA "gcra";
+    TokenBucket = TOKEN_BUCKET "tokenbucket";
+    LeakyBucket = LEAKY_BUCKET "leakybucket";
+    FixedWindow = FIXED_WINDOW "fixedwindow";
+    SlidingWindow = SLIDING_WINDOW "slidingwindow";
+    SlidingLog = SLIDING_LOG "slidinglog";
+}
+
+fn name(text: &'static str) -> &'static CStr {
+    CStr::from_bytes_with_nul(text.as_bytes()).expect("one NUL, at the end")
 }
 
 /// Everything `INFO sluice` shows.
 pub(crate) fn fields(field: &mut dyn FnMut(&CStr, u64)) {
     for (name, counter) in COUNTERS {
-        field(name, counter.0.load(Relaxed));
+        field(name, counter.get());
     }
+    calls_fields(field);
     HOLD_MS.with(|times| {
         let names = [
             c"lock_hold_ms_p50",

@@ -29,6 +29,9 @@ const MARK: (&str, &str) = ("sluice_lock_forcerelease", "LOCK.FORCERELEASE no:su
 /// servers without the symbol keep it.
 const CRON: &str = "serverCron";
 
+/// The one key of the rows that have one.
+const HOT: &str = "lock:{hotkey}:abcdef";
+
 /// Starts a server, runs the row and reads the profile.
 pub(crate) fn measure(row: &Scenario) -> Figure {
     let server = start(row);
@@ -39,6 +42,11 @@ pub(crate) fn measure(row: &Scenario) -> Figure {
     });
     let expand = |template: &str, n: usize| command(template, n, sha.as_deref());
 
+    if let Some((fill, times)) = row.filled {
+        let state = filled(fill, times);
+        let restored = conn.cmd(&args!["RESTORE", HOT, 600_000, state]);
+        assert!(!restored.is_error(), "{restored:?}");
+    }
     if row.measured.contains("{key}") {
         run(&mut conn, (0..OTHER_KEYS).map(other_key));
     }
@@ -68,6 +76,14 @@ pub(crate) fn measure(row: &Scenario) -> Figure {
             .map(|entry| each(profile.below(entry).instructions)),
         whole: each(profile.total - profile.below(CRON).instructions),
     }
+}
+
+/// What DUMP says of the hot key after as many commands, on a server that is not slowed down.
+fn filled(fill: &str, times: usize) -> Vec<u8> {
+    let server = Options::new().without_clock().start();
+    let mut conn = server.conn();
+    run(&mut conn, (0..times).map(|n| command(fill, n, None)));
+    conn.cmd(&args!["DUMP", HOT]).as_bytes().to_vec()
 }
 
 fn start(row: &Scenario) -> Server {
@@ -100,7 +116,7 @@ fn start(row: &Scenario) -> Server {
 fn command(template: &str, n: usize, sha: Option<&str>) -> Vec<Vec<u8>> {
     let word = |word: &str| {
         word.replace("{key}", &format!("lock:{{{n:06}}}:abcdef"))
-            .replace("{hot}", "lock:{hotkey}:abcdef")
+            .replace("{hot}", HOT)
             .replace("{owner}", "f47ac10b-58cc-4372-a567-0e02b2c3d479")
             .replace("{other}", "16fd2706-8baf-433b-82eb-8c7fada847da")
             .replace("{n}", &(700_000 + n).to_string())

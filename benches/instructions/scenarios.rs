@@ -14,6 +14,9 @@ pub(crate) struct Scenario {
     pub(crate) script: Option<&'static str>,
     /// Runs before the warm-up: for each command to come if it contains `{key}`, else once.
     pub(crate) setup: Option<&'static str>,
+    /// Makes the state of `{hot}`: a command, and how often it runs. Before all else, and not under
+    /// callgrind, which would take a minute for a long log.
+    pub(crate) filled: Option<(&'static str, usize)>,
     pub(crate) measured: &'static str,
     /// With an append-only file, `appendfsync no`.
     pub(crate) aof: bool,
@@ -26,6 +29,7 @@ impl Scenario {
             entry: None,
             script: None,
             setup: None,
+            filled: None,
             measured,
             aof: false,
         }
@@ -49,6 +53,13 @@ impl Scenario {
     const fn after(self, setup: &'static str) -> Scenario {
         Scenario {
             setup: Some(setup),
+            ..self
+        }
+    }
+
+    const fn filled(self, command: &'static str, times: usize) -> Scenario {
+        Scenario {
+            filled: Some((command, times)),
             ..self
         }
     }
@@ -157,6 +168,136 @@ pub(crate) const ROWS: &[Scenario] = &[
         "sluice_rl_gcra",
         "RL.GCRA {key} 10 10 600000",
     ),
+    Scenario::ours(
+        "RL.LEAKYBUCKET, allowed, hot key",
+        "sluice_rl_leakybucket",
+        "RL.LEAKYBUCKET {hot} 1000000 1000000 60000",
+    )
+    .after("RL.LEAKYBUCKET {hot} 1000000 1000000 60000"),
+    Scenario::ours(
+        "RL.LEAKYBUCKET, denied",
+        "sluice_rl_leakybucket",
+        "RL.LEAKYBUCKET {hot} 1 1 600000",
+    )
+    .after("RL.LEAKYBUCKET {hot} 1 1 600000"),
+    Scenario::ours(
+        "RL.LEAKYBUCKET, new key",
+        "sluice_rl_leakybucket",
+        "RL.LEAKYBUCKET {key} 10 10 600000",
+    ),
+    Scenario::ours(
+        "RL.FIXEDWINDOW, allowed, hot key",
+        "sluice_rl_fixedwindow",
+        "RL.FIXEDWINDOW {hot} 1000000 600000",
+    )
+    .after("RL.FIXEDWINDOW {hot} 1000000 600000"),
+    Scenario::ours(
+        "RL.FIXEDWINDOW, denied",
+        "sluice_rl_fixedwindow",
+        "RL.FIXEDWINDOW {hot} 1 600000",
+    )
+    .after("RL.FIXEDWINDOW {hot} 1 600000"),
+    Scenario::ours(
+        "RL.FIXEDWINDOW, new key",
+        "sluice_rl_fixedwindow",
+        "RL.FIXEDWINDOW {key} 10 600000",
+    ),
+    Scenario::ours(
+        "RL.SLIDINGWINDOW, allowed, hot key",
+        "sluice_rl_slidingwindow",
+        "RL.SLIDINGWINDOW {hot} 1000000 600000",
+    )
+    .after("RL.SLIDINGWINDOW {hot} 1000000 600000"),
+    Scenario::ours(
+        "RL.SLIDINGWINDOW, denied",
+        "sluice_rl_slidingwindow",
+        "RL.SLIDINGWINDOW {hot} 1 600000",
+    )
+    .after("RL.SLIDINGWINDOW {hot} 1 600000"),
+    Scenario::ours(
+        "RL.SLIDINGWINDOW, new key",
+        "sluice_rl_slidingwindow",
+        "RL.SLIDINGWINDOW {key} 10 600000",
+    ),
+    Scenario::ours(
+        "RL.SLIDINGLOG, allowed, hot key",
+        "sluice_rl_slidinglog",
+        "RL.SLIDINGLOG {hot} 100000 6000000",
+    )
+    .after("RL.SLIDINGLOG {hot} 100000 6000000"),
+    Scenario::ours(
+        "RL.SLIDINGLOG, allowed, 100,000 entries",
+        "sluice_rl_slidinglog",
+        "RL.SLIDINGLOG {hot} 100000 6000000",
+    )
+    .filled("RL.SLIDINGLOG {hot} 100000 6000000", 97_500),
+    Scenario::ours(
+        "RL.SLIDINGLOG, denied, 10 entries",
+        "sluice_rl_slidinglog",
+        "RL.SLIDINGLOG {hot} 10 6000000",
+    )
+    .filled("RL.SLIDINGLOG {hot} 10 6000000", 10),
+    Scenario::ours(
+        "RL.SLIDINGLOG, denied, 100,000 entries",
+        "sluice_rl_slidinglog",
+        "RL.SLIDINGLOG {hot} 100000 6000000",
+    )
+    .filled("RL.SLIDINGLOG {hot} 100000 6000000", 100_000),
+    Scenario::ours(
+        "RL.SLIDINGLOG, new key",
+        "sluice_rl_slidinglog",
+        "RL.SLIDINGLOG {key} 10 600000",
+    ),
+    Scenario::ours(
+        "RL.ALL, 3 keys, allowed",
+        "sluice_rl_all",
+        "RL.ALL 3 {hot}1 {hot}2 {hot}3 GCRA 1000000 1000000 60000 \
+         GCRA 1000000 1000000 60000 GCRA 1000000 1000000 60000",
+    )
+    .after(
+        "RL.ALL 3 {hot}1 {hot}2 {hot}3 GCRA 1000000 1000000 60000 \
+         GCRA 1000000 1000000 60000 GCRA 1000000 1000000 60000",
+    ),
+    Scenario::ours(
+        "RL.ALL, 3 keys, denied by the last",
+        "sluice_rl_all",
+        "RL.ALL 3 {hot}1 {hot}2 {hot}3 GCRA 1000000 1000000 60000 \
+         GCRA 1000000 1000000 60000 GCRA 1 1 600000",
+    )
+    .after(
+        "RL.ALL 3 {hot}1 {hot}2 {hot}3 GCRA 1000000 1000000 60000 \
+         GCRA 1000000 1000000 60000 GCRA 1 1 600000",
+    ),
+    Scenario::ours(
+        "RL.CHARGE",
+        "sluice_rl_charge",
+        "RL.CHARGE {hot} GCRA 1000000 1000000 60000",
+    )
+    .after("RL.CHARGE {hot} GCRA 1000000 1000000 60000"),
+    Scenario::ours(
+        "RL.REFUND",
+        "sluice_rl_refund",
+        "RL.REFUND {hot} GCRA 1000000 1 60000",
+    )
+    .after("RL.CHARGE {hot} GCRA 1000000 1 60000 COST 1000000"),
+    Scenario::ours(
+        "RL.PEEK",
+        "sluice_rl_peek",
+        "RL.PEEK {hot} GCRA 1000000 1 60000",
+    )
+    .after("RL.GCRA {hot} 1000000 1 60000"),
+    Scenario::ours(
+        "CL.THROTTLE, allowed, hot key",
+        "sluice_cl_throttle",
+        "CL.THROTTLE {hot} 999999 1000000 60",
+    )
+    .after("CL.THROTTLE {hot} 999999 1000000 60"),
+    Scenario::ours(
+        "CL.THROTTLE, denied",
+        "sluice_cl_throttle",
+        "CL.THROTTLE {hot} 0 1 600",
+    )
+    .after("CL.THROTTLE {hot} 0 1 600"),
     ACQUIRE_NEW.with_aof("LOCK.ACQUIRE, new, AOF"),
     RELEASE.with_aof("LOCK.RELEASE, AOF"),
     Scenario::new("PING", "PING"),

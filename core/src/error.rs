@@ -14,6 +14,11 @@ pub enum Error {
         min: u64,
         max: u64,
     },
+    /// `name` is not a decimal integer in `-most..=most`.
+    SignedRange {
+        name: &'static str,
+        most: u64,
+    },
     /// `name` has too few or too many bytes.
     Length {
         name: &'static str,
@@ -27,6 +32,17 @@ pub enum Error {
     },
     /// A bucket policy beyond what its arithmetic is exact for.
     DrainTooLong,
+    /// A SLIDINGLOG longer than the operator allows.
+    LogLimit {
+        max: u32,
+    },
+    /// A debt beyond what the arithmetic is exact for.
+    ChargeTooLarge,
+    /// The key is in use with another algorithm.
+    OtherAlgorithm {
+        holds: &'static str,
+        wanted: &'static str,
+    },
     /// As many clients wait for the key as may.
     QueueFull,
     /// The key's slot left this node while a client waited.
@@ -60,6 +76,12 @@ impl fmt::Display for Error {
             Error::Range { name, min, max } => {
                 write!(f, "ERR {name} must be an integer between {min} and {max}")
             }
+            Error::SignedRange { name, most } => {
+                write!(
+                    f,
+                    "ERR {name} must be an integer between -{most} and {most}"
+                )
+            }
             Error::Length { name, min, max } => {
                 write!(f, "ERR {name} must be between {min} and {max} bytes long")
             }
@@ -69,6 +91,16 @@ impl fmt::Display for Error {
             ),
             Error::DrainTooLong => {
                 f.write_str("ERR a full bucket must drain within 100 years: check the policy")
+            }
+            Error::LogLimit { max } => write!(
+                f,
+                "ERR limit must be an integer between 1 and {max} (sluice.rl-max-log-entries)"
+            ),
+            Error::ChargeTooLarge => {
+                f.write_str("ERR the charge would take more than 100 years to drain")
+            }
+            Error::OtherAlgorithm { holds, wanted } => {
+                write!(f, "ERR key holds a {holds} limiter, not {wanted}")
             }
             Error::QueueFull => f.write_str("QUEUEFULL too many clients wait for this key"),
             Error::SlotMoved => f.write_str(

@@ -34,6 +34,21 @@ pub fn integer(name: &'static str, text: &[u8], range: RangeInclusive<u64>) -> R
     }
 }
 
+/// A decimal integer from `-most` to `most`.
+pub fn signed(name: &'static str, text: &[u8], most: u64) -> Result<i64, Error> {
+    let (is_negative, digits) = match text.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    // −0 is none.
+    let least = u64::from(is_negative);
+    match integer(name, digits, least..=most) {
+        Ok(value) if is_negative => Ok(-(value as i64)),
+        Ok(value) => Ok(value as i64),
+        Err(_) => Err(Error::SignedRange { name, most }),
+    }
+}
+
 /// Bytes whose number lies in `range`.
 pub fn bytes<'a>(
     name: &'static str,

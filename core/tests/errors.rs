@@ -20,6 +20,13 @@ fn every_error_has_its_text() {
             "ERR lease_ms must be an integer between 1 and 86400000",
         ),
         (
+            Error::SignedRange {
+                name: "quantity",
+                most: 1_000_000_000,
+            },
+            "ERR quantity must be an integer between -1000000000 and 1000000000",
+        ),
+        (
             Error::Length {
                 name: "META",
                 min: 0,
@@ -37,6 +44,21 @@ fn every_error_has_its_text() {
         (
             Error::DrainTooLong,
             "ERR a full bucket must drain within 100 years: check the policy",
+        ),
+        (
+            Error::LogLimit { max: 100_000 },
+            "ERR limit must be an integer between 1 and 100000 (sluice.rl-max-log-entries)",
+        ),
+        (
+            Error::ChargeTooLarge,
+            "ERR the charge would take more than 100 years to drain",
+        ),
+        (
+            Error::OtherAlgorithm {
+                holds: "FIXEDWINDOW",
+                wanted: "bucket",
+            },
+            "ERR key holds a FIXEDWINDOW limiter, not bucket",
         ),
         (
             Error::QueueFull,

@@ -8,11 +8,20 @@ use sluice_core::{Limiter, Micros, Millis, State};
 const NOW: Micros = Micros(1_750_000_000_000_300);
 const HOUR_US: u64 = 3_600_000_000;
 
+/// An admission under the policy that is stored.
+const CHARGED: Change = Change::Changed {
+    must_send: false,
+    until: None,
+};
+
 fn gcra(burst: u64, count: u64, period_ms: u64) -> Policy {
     let texts = [burst, count, period_ms].map(|n| n.to_string());
     let [burst, count, period_ms] = &texts;
     Algorithm::Gcra
-        .policy([burst.as_bytes(), count.as_bytes(), period_ms.as_bytes()])
+        .policy(
+            &[burst.as_bytes(), count.as_bytes(), period_ms.as_bytes()],
+            100_000,
+        )
         .unwrap()
 }
 
@@ -37,8 +46,8 @@ fn with_time(state: &Limiter, at: Micros) -> Vec<u8> {
 
 /// The debt is `cost` tokens at `now`.
 fn charged(policy: &Policy, cost: u64, now: Micros) -> Limiter {
-    match Limiter::decide(None, policy, cost, now) {
-        (_, Change::Charged(state)) => state,
+    match Limiter::decide(None, policy, cost, now).unwrap() {
+        (_, Change::New(state)) => state,
         other => panic!("{other:?}"),
     }
 }
@@ -47,11 +56,33 @@ fn may_send(state: &mut Limiter, now: Micros, interval_ms: u64) -> bool {
     state.send(false, now, interval_ms) == Send::Now
 }
 
+/// What a call makes of a copy of what is stored.
+fn decide(stored: &Limiter, policy: &Policy, cost: u64, now: Micros) -> (Verdict, Change, Limiter) {
+    let mut state = stored.clone();
+    let (verdict, change) = Limiter::decide(Some(&mut state), policy, cost, now).unwrap();
+    (verdict, change, state)
+}
+
+fn peek(stored: &Limiter, policy: &Policy, cost: u64, now: Micros) -> Verdict {
+    Limiter::peek(Some(stored), policy, cost, now).unwrap()
+}
+
+/// `decide` of a call that is denied by a state from ahead of the clock.
 fn rebased(stored: &Limiter, policy: &Policy, cost: u64, now: Micros) -> (Verdict, Limiter) {
-    match Limiter::decide(Some(stored), policy, cost, now) {
-        (verdict, Change::Rebased { state, .. }) => (verdict, state),
-        other => panic!("{other:?}"),
-    }
+    let mut state = stored.clone();
+    let (verdict, change) = Limiter::decide(Some(&mut state), policy, cost, now).unwrap();
+    assert!(!verdict.allowed);
+    assert!(
+        matches!(
+            change,
+            Change::Changed {
+                must_send: true,
+                ..
+            }
+        ),
+        "{change:?}"
+    );
+    (verdict, state)
 }
 
 // Steps back -----------------------------------------------------------------------------
@@ -66,10 +97,10 @@ fn an_hour_back_an_exhausted_key_waits_as_if_it_had_been_exhausted_now() {
     assert_eq!(bytes(&state), with_time(&stored, now));
 
     // What was promised holds on the clock as it now is.
-    let admitted = |us| Limiter::peek(Some(&state), &policy, 1, plus(now, us)).allowed;
+    let admitted = |us| peek(&state, &policy, 1, plus(now, us)).allowed;
     assert!(!admitted(5_999_999));
     assert!(admitted(6_000_000));
-    let remaining = |us| Limiter::peek(Some(&state), &policy, 1, plus(now, us)).remaining;
+    let remaining = |us| peek(&state, &policy, 1, plus(now, us)).remaining;
     assert_eq!(remaining(59_999_999), 9);
     assert_eq!(remaining(60_000_000), 10);
 }
@@ -80,9 +111,10 @@ fn a_rebase_is_stored_once_per_step() {
     let now = minus(NOW, HOUR_US);
     let (_, state) = rebased(&charged(&policy, 10, NOW), &policy, 1, now);
     for us in [0, 1, 5_999_999] {
-        let (verdict, change) = Limiter::decide(Some(&state), &policy, 1, plus(now, us));
+        let (verdict, change, after) = decide(&state, &policy, 1, plus(now, us));
         assert!(!verdict.allowed);
         assert_eq!(change, Change::None { until: None });
+        assert_eq!(bytes(&after), bytes(&state));
     }
 }
 
@@ -100,11 +132,9 @@ fn an_admission_after_a_step_back_drained_nothing_and_counts_from_now() {
     let policy = gcra(10, 10, 60_000);
     let stored = charged(&policy, 4, NOW);
     let now = minus(NOW, HOUR_US);
-    let (verdict, change) = Limiter::decide(Some(&stored), &policy, 1, now);
+    let (verdict, change, state) = decide(&stored, &policy, 1, now);
     assert_eq!(verdict.reply(), [1, 10, 5, 0, 30_000]);
-    let Change::Charged(state) = change else {
-        panic!("{change:?}");
-    };
+    assert_eq!(change, CHARGED);
     assert_eq!(bytes(&state), bytes(&charged(&policy, 5, now)));
 }
 
@@ -123,7 +153,7 @@ fn a_peek_computes_as_if_rebased_and_leaves_it_at_that() {
     let policy = gcra(10, 10, 60_000);
     let stored = charged(&policy, 10, NOW);
     for us in [HOUR_US, HOUR_US / 2, 1] {
-        let verdict = Limiter::peek(Some(&stored), &policy, 1, minus(NOW, us));
+        let verdict = peek(&stored, &policy, 1, minus(NOW, us));
         assert_eq!(verdict.reply(), [0, 10, 0, 6_000, 60_000]);
     }
     assert_eq!(bytes(&stored), bytes(&charged(&policy, 10, NOW)));
@@ -135,7 +165,7 @@ fn a_rebase_keeps_the_policy_of_the_last_admission() {
     let now = minus(NOW, 1);
     let (verdict, state) = rebased(&stored, &gcra(5, 5, 5_000), 5, now);
     assert_eq!(verdict.reply(), [0, 5, 0, 5_000, 5_000]);
-    assert_eq!(state.policy(), gcra(10, 10, 60_000));
+    assert_eq!(state.policy(), Some(gcra(10, 10, 60_000)));
     assert_eq!(bytes(&state), with_time(&stored, now));
 }
 
@@ -146,19 +176,20 @@ fn a_rebase_keeps_the_policy_of_the_last_admission() {
 fn a_rebase_under_a_slower_policy_keeps_the_key_as_long_as_that_needs() {
     let stored = charged(&gcra(10, 10, 60_000), 10, NOW);
     let slower = gcra(10, 10, 3_600_000);
-    let (verdict, change) = Limiter::decide(Some(&stored), &slower, 1, NOW);
+    let (verdict, change, _) = decide(&stored, &slower, 1, NOW);
     assert!(!verdict.allowed);
     let until = NOW.floor_ms().plus(3_600_001);
     assert_eq!(change, Change::None { until: Some(until) });
 
     let now = minus(NOW, 1_000_000);
-    let (verdict, change) = Limiter::decide(Some(&stored), &slower, 1, now);
+    let (verdict, change, _) = decide(&stored, &slower, 1, now);
     assert_eq!(verdict.reset_us, u128::from(HOUR_US));
-    let Change::Rebased { until, .. } = change else {
-        panic!("{change:?}");
-    };
     let millis = plus(now, HOUR_US).0.div_ceil(1000);
-    assert_eq!(until, Some(Millis(millis)));
+    let must_grow = Change::Changed {
+        must_send: true,
+        until: Some(Millis(millis)),
+    };
+    assert_eq!(change, must_grow);
 }
 
 // Steps forward --------------------------------------------------------------------------
@@ -168,11 +199,9 @@ fn an_hour_forward_drains_an_hour_and_an_hour_back_gives_no_more() {
     let policy = gcra(10, 10, 60_000);
     let stored = charged(&policy, 10, NOW);
     let ahead = plus(NOW, HOUR_US);
-    let (verdict, change) = Limiter::decide(Some(&stored), &policy, 10, ahead);
+    let (verdict, change, stored) = decide(&stored, &policy, 10, ahead);
     assert_eq!(verdict.reply(), [1, 10, 0, 0, 60_000]);
-    let Change::Charged(stored) = change else {
-        panic!("{change:?}");
-    };
+    assert_eq!(change, CHARGED);
     let (verdict, _) = rebased(&stored, &policy, 1, NOW);
     assert_eq!(verdict.reply(), [0, 10, 0, 6_000, 60_000]);
 }
@@ -182,11 +211,9 @@ fn to_the_end_of_time_and_back() {
     let policy = gcra(1_000_000_000, 1_000_000_000, 1);
     let stored = charged(&policy, 1_000_000_000, Micros(0));
     for now in [Micros(Micros::BOUND - 1), Micros(u64::MAX)] {
-        let (verdict, change) = Limiter::decide(Some(&stored), &policy, 1_000_000_000, now);
+        let (verdict, change, state) = decide(&stored, &policy, 1_000_000_000, now);
         assert_eq!(verdict.reply(), [1, 1_000_000_000, 0, 0, 1]);
-        let Change::Charged(state) = change else {
-            panic!("{change:?}");
-        };
+        assert_eq!(change, CHARGED);
         let (verdict, state) = rebased(&state, &policy, 1, Micros(7));
         assert_eq!(verdict.wait_us, 1);
         assert_eq!(bytes(&state), with_time(&stored, Micros(7)));
@@ -251,18 +278,17 @@ proptest! {
                 cost = 1 + index.index(burst as usize) as u64;
             }
 
-            let (verdict, change) = Limiter::decide(stored.as_ref(), &policy, cost, now);
+            let (verdict, change) =
+                Limiter::decide(stored.as_mut(), &policy, cost, now).unwrap();
             prop_assert!(verdict.allowed || !waited);
             let most_us = (u128::from(cost) * token).div_ceil(u128::from(count));
             prop_assert!(verdict.wait_us <= most_us);
             wait_us = verdict.wait_us as u64;
-            match change {
-                Change::Charged(state) => {
-                    admitted += cost;
-                    stored = Some(state);
-                }
-                Change::Rebased { state, .. } => stored = Some(state),
-                Change::None { .. } => {}
+            if let Change::New(state) = change {
+                stored = Some(state);
+            }
+            if verdict.allowed {
+                admitted += cost;
             }
             let debt = u128::from(admitted) * token;
             let paid = u128::from(forward_us) * u128::from(count);
@@ -360,10 +386,14 @@ fn not_even_one_by_what_the_count_wraps_at() {
 fn calls_keep_the_interval_and_the_encoding_has_none() {
     let policy = gcra(2, 2, 60_000);
     let first = sent();
-    let (_, change) = Limiter::decide(Some(&first), &policy, 1, NOW);
-    let Change::Charged(mut second) = change else {
-        panic!("{change:?}");
+    let (verdict, change, mut second) = decide(&first, &policy, 1, NOW);
+    assert!(verdict.allowed);
+    // Under another policy than before, which is not kept back.
+    let must_send = Change::Changed {
+        must_send: true,
+        until: None,
     };
+    assert_eq!(change, must_send);
     assert!(!may_send(&mut second, at_ms(999), 1_000));
     assert!(may_send(&mut second, at_ms(1_000), 1_000));
 

@@ -1,7 +1,7 @@
 //! A limiter as bytes: exactly these bytes, and nothing else is read.
 
 use proptest::prelude::*;
-use sluice_core::limiter::{Algorithm, Change, Policy};
+use sluice_core::limiter::{Algorithm, Change, LimiterEffect, Policy};
 use sluice_core::{Limiter, Malformed, Micros, State};
 
 const CLOCK: Micros = Micros(0x0011_5253_5455_5657);
@@ -14,7 +14,10 @@ fn policy(capacity: u64, count: u64, period_ms: u64) -> Policy {
     let texts = [capacity, count, period_ms].map(|n| n.to_string());
     let [capacity, count, period_ms] = &texts;
     Algorithm::Gcra
-        .policy([capacity.as_bytes(), count.as_bytes(), period_ms.as_bytes()])
+        .policy(
+            &[capacity.as_bytes(), count.as_bytes(), period_ms.as_bytes()],
+            100_000,
+        )
         .unwrap()
 }
 
@@ -99,7 +102,8 @@ fn read(bytes: &[u8]) -> [Result<(), Malformed>; 2] {
         assert_eq!(state.to_stored().as_bytes(), bytes);
         use_it(&state);
     });
-    let effect = Limiter::from_effect(bytes).map(|(state, now)| {
+    let effect = LimiterEffect::decode(bytes).map(|(effect, now)| {
+        let state = Limiter::apply(None, effect).unwrap();
         assert_eq!(state.to_effect(now).as_bytes(), bytes);
         use_it(&state);
     });
@@ -109,25 +113,35 @@ fn read(bytes: &[u8]) -> [Result<(), Malformed>; 2] {
 /// Calls of every kind on what a client brought in with RESTORE: none may overflow.
 fn use_it(state: &Limiter) {
     let most = u64::from(MOST);
+    let own = state.policy().unwrap_or(policy(7, 7, 7));
     let policies = [
-        state.policy(),
+        own,
         policy(1, 1, 1),
-        policy(state.policy().limit(), most, YEAR_MS),
-        policy(state.policy().limit(), most, 1),
+        policy(own.limit(), most, YEAR_MS),
+        policy(own.limit(), most, 1),
         policy(most, most, YEAR_MS),
         policy(100, 1, YEAR_MS),
     ];
-    for now in [Micros(0), CLOCK, Micros(BOUND - 1), Micros(u64::MAX)] {
+    // Windows add their length to the clock, which a server's never leaves no room for.
+    let end = match state.policy() {
+        Some(Policy::Bucket(_)) => u64::MAX,
+        _ => BOUND,
+    };
+    for now in [Micros(0), CLOCK, Micros(BOUND - 1), Micros(end)] {
         for policy in policies {
             for cost in [1, policy.limit()] {
                 let peeked = Limiter::peek(Some(state), &policy, cost, now);
-                let (decided, change) = Limiter::decide(Some(state), &policy, cost, now);
+                let mut after = state.clone();
+                let decided = Limiter::decide(Some(&mut after), &policy, cost, now);
+                // Bytes that are another algorithm's have been made by chance.
+                let (Ok(peeked), Ok((decided, _))) = (&peeked, &decided) else {
+                    assert_eq!(peeked.err(), decided.err());
+                    continue;
+                };
                 assert_eq!(peeked.allowed, decided.allowed);
                 assert_eq!(peeked.wait_us, decided.wait_us);
                 assert!(decided.reply().iter().all(|n| i64::try_from(*n).is_ok()));
-                if let Change::Charged(state) | Change::Rebased { state, .. } = change {
-                    let _ = state.matters_until();
-                }
+                let _ = after.matters_until();
             }
         }
         let _ = state.is_drained(now);
@@ -146,8 +160,8 @@ fn unhex(literal: &str) -> Vec<u8> {
 }
 
 fn charged(policy: &Policy, cost: u64, now: Micros) -> Limiter {
-    match Limiter::decide(None, policy, cost, now) {
-        (_, Change::Charged(state)) => state,
+    match Limiter::decide(None, policy, cost, now).unwrap() {
+        (_, Change::New(state)) => state,
         other => panic!("{other:?}"),
     }
 }
@@ -159,7 +173,8 @@ fn check_format(state: &Limiter, body: &str) {
 
     let effect = unhex(&format!("01 5756555453521100 {body}"));
     assert_eq!(state.to_effect(CLOCK).as_bytes(), effect);
-    assert_eq!(Limiter::from_effect(&effect), Ok((state.clone(), CLOCK)));
+    let whole = LimiterEffect::Whole(state.clone());
+    assert_eq!(LimiterEffect::decode(&effect), Ok((whole, CLOCK)));
 }
 
 /// Shape, debt in ticks (twelve bytes), its time, capacity, count, period.
@@ -389,7 +404,9 @@ fn raw() -> impl Strategy<Value = Raw> {
     let at = prop_oneof![1 => 0..=3u64, 2 => BOUND - 2..=BOUND + 1, 6 => 0..BOUND];
     // As much as the count allows, and this much more.
     let debt = prop_oneof![2 => Just(None), 2 => (-2..=2i128).prop_map(Some)];
-    let shape = prop_oneof![8 => Just(0u8), 1 => any::<u8>()];
+    // A SLIDINGWINDOW (2) is as long as a bucket, and would be read as one.
+    let other = any::<u8>().prop_filter("as long", |shape| *shape != 2);
+    let shape = prop_oneof![8 => Just(0u8), 1 => other];
     let any_debt = any::<u128>().prop_map(|debt| debt >> (32 + debt % 96));
     (shape, (debt, any_debt), at, tokens(), tokens(), period_ms).prop_map(
         |(shape, (off, any_debt), at, capacity, count, period_ms)| {

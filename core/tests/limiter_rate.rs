@@ -20,7 +20,10 @@ impl Numbers {
         let texts = [self.capacity, self.count, self.period_ms].map(|n| n.to_string());
         let [capacity, count, period_ms] = &texts;
         Algorithm::Gcra
-            .policy([capacity.as_bytes(), count.as_bytes(), period_ms.as_bytes()])
+            .policy(
+                &[capacity.as_bytes(), count.as_bytes(), period_ms.as_bytes()],
+                100_000,
+            )
             .unwrap()
     }
 
@@ -70,10 +73,14 @@ impl Key {
     /// Nothing when admitted, else the µs to wait.
     fn call(&mut self, cost: u64, now: u64) -> Result<(), u128> {
         let (verdict, change) =
-            Limiter::decide(self.stored.as_ref(), &self.policy, cost, Micros(now));
+            Limiter::decide(self.stored.as_mut(), &self.policy, cost, Micros(now)).unwrap();
         match change {
-            Change::Charged(state) => self.stored = Some(state),
-            Change::None { until: None } => {}
+            Change::New(state) if verdict.allowed => self.stored = Some(state),
+            Change::Changed {
+                must_send: false,
+                until: None,
+            } if verdict.allowed => {}
+            Change::None { until: None } if !verdict.allowed => {}
             other => panic!("{other:?}"),
         }
         if verdict.allowed {

@@ -87,6 +87,64 @@ fn both_ends_of_a_range_are_inside_it() {
 }
 
 #[test]
+fn a_signed_integer_lies_between_minus_the_most_and_the_most() {
+    let error = Error::SignedRange {
+        name: "quantity",
+        most: 20,
+    };
+    assert_eq!(
+        error.to_string(),
+        "ERR quantity must be an integer between -20 and 20"
+    );
+    for (text, value) in [
+        (&b"0"[..], 0),
+        (b"1", 1),
+        (b"-1", -1),
+        (b"20", 20),
+        (b"-20", -20),
+    ] {
+        assert_eq!(parse::signed("quantity", text, 20), Ok(value));
+    }
+    for text in [
+        &b""[..],
+        b"-",
+        b"--1",
+        b"-+1",
+        b"+1",
+        b"-0",
+        b"-01",
+        b"01",
+        b"00",
+        b" -1",
+        b"- 1",
+        b"-1 ",
+        b"1-",
+        b"-x",
+        b"-1.0",
+        b"21",
+        b"-21",
+        b"9223372036854775808",
+        b"-9223372036854775808",
+        b"-18446744073709551616",
+        // The minus sign of typesetters.
+        "\u{2212}1".as_bytes(),
+    ] {
+        let read = parse::signed("quantity", text, 20);
+        assert_eq!(read, Err(error), "{}", text.escape_ascii());
+    }
+}
+
+#[test]
+fn signed_integers_at_the_ends_of_64_bits() {
+    let most = i64::MAX as u64;
+    let read = |text: &str| parse::signed("n", text.as_bytes(), most).ok();
+    assert_eq!(read("9223372036854775807"), Some(i64::MAX));
+    assert_eq!(read("-9223372036854775807"), Some(-i64::MAX));
+    assert_eq!(read("9223372036854775808"), None);
+    assert_eq!(read("-9223372036854775808"), None);
+}
+
+#[test]
 fn byte_strings_have_bounded_lengths() {
     let error = Error::Length {
         name: "owner",
@@ -143,6 +201,14 @@ proptest! {
         let range = a.min(b)..=a.max(b);
         let read = parse::integer("n", value.to_string().as_bytes(), range.clone());
         prop_assert_eq!(read.ok(), range.contains(&value).then_some(value));
+    }
+
+    #[test]
+    fn every_signed_value_in_range_is_read_back(value: i64, most in 0..=i64::MAX as u64) {
+        for (value, most) in [(value, most), (value % 100, most % 100)] {
+            let read = parse::signed("n", value.to_string().as_bytes(), most);
+            prop_assert_eq!(read.ok(), (value.unsigned_abs() <= most).then_some(value));
+        }
     }
 
     #[test]

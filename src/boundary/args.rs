@@ -104,6 +104,11 @@ impl<'a> Args<'a> {
         self.text().ok().map(Text::bytes)
     }
 
+    /// The next word, which stays.
+    pub(crate) fn next_word(&self) -> Option<&'a [u8]> {
+        self.clone().word()
+    }
+
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Error> {
         self.text().map(Text::bytes)
     }

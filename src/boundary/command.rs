@@ -125,6 +125,14 @@ impl Arg {
         }
     }
 
+    /// One that may be left out.
+    pub(crate) const fn optional(self) -> Arg {
+        Arg {
+            is_optional: true,
+            ..self
+        }
+    }
+
     /// An optional word without a value.
     pub(crate) const fn flag(name: &'static CStr, word: &'static CStr) -> Arg {
         Arg {

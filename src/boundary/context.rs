@@ -82,6 +82,12 @@ impl Context {
         unsafe { (api().reply_with_long_long)(self.ptr, value as c_longlong) };
     }
 
+    /// −1, for what there is none of.
+    pub(crate) fn reply_none(self) {
+        // SAFETY: the context is the running command's.
+        unsafe { (api().reply_with_long_long)(self.ptr, -1) };
+    }
+
     pub(crate) fn reply_bytes(self, bytes: &[u8]) {
         // SAFETY: the context is the running command's; pointer and length are of `bytes`.
         unsafe {

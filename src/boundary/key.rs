@@ -196,6 +196,7 @@ impl<'a, T: DataType> Key<'a, T> {
 
     /// Lets a key with a TTL live until `until` at least, if that is given, and propagates
     /// what had to be done. The value stays as it is.
+    #[inline(always)]
     pub(crate) fn outlive(&mut self, until: Option<Millis>) {
         let Some(until) = until else {
             return;

@@ -4,6 +4,7 @@
 //! effect and says what to reply, in that order: whatever can fail does so before anything
 //! is changed.
 
+mod cl_throttle;
 mod effect;
 mod lock_acquire;
 mod lock_downgrade;
@@ -13,6 +14,10 @@ mod lock_info;
 mod lock_multi;
 mod lock_release;
 mod lock_renew;
+mod policy;
+mod rl_all;
+mod rl_block;
+mod rl_charge;
 mod rl_info;
 mod rl_limit;
 mod rl_peek;

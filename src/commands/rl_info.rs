@@ -5,7 +5,6 @@ use crate::boundary::clock;
 use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
-use sluice_core::limiter::Policy;
 use sluice_core::{Error, Limiter};
 
 entry!(sluice_rl_info, "RL.INFO", run);
@@ -19,22 +18,22 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let Some(limiter) = key.value().filter(|limiter| !limiter.is_drained(now)) else {
         return Ok(Reply::Nil);
     };
-    let policy = limiter.policy();
-    let [_, limit, remaining, _, reset_ms] = Limiter::peek(Some(limiter), &policy, 1, now).reply();
-    let Policy::Bucket(bucket) = policy;
+    let mut fields = Vec::new();
+    if let Some(policy) = limiter.policy() {
+        let verdict = Limiter::peek(Some(limiter), &policy, 1, now)?;
+        let [_, limit, remaining, _, reset_ms] = verdict.reply();
+        fields.push(("limit", limit));
+        fields.extend(limiter.facts(now));
+        fields.extend([("remaining", remaining), ("reset_ms", reset_ms)]);
+    }
+    fields.push(("blocked_ms", limiter.blocked_us(now).div_ceil(1000)));
 
-    ctx.reply_map(6);
+    ctx.reply_map(1 + fields.len());
     ctx.reply_bytes(b"algorithm");
-    ctx.reply_bytes(b"bucket");
-    ctx.reply_bytes(b"limit");
-    ctx.reply_integer(limit);
-    ctx.reply_bytes(b"count");
-    ctx.reply_integer(u64::from(bucket.count()));
-    ctx.reply_bytes(b"period_ms");
-    ctx.reply_integer(bucket.period_ms());
-    ctx.reply_bytes(b"remaining");
-    ctx.reply_integer(remaining);
-    ctx.reply_bytes(b"reset_ms");
-    ctx.reply_integer(reset_ms);
+    ctx.reply_bytes(limiter.algorithm().as_bytes());
+    for (name, value) in fields {
+        ctx.reply_bytes(name.as_bytes());
+        ctx.reply_integer(value);
+    }
     Ok(Reply::Sent)
 }

@@ -1,5 +1,6 @@
 //! RL.PEEK key <policy> [COST n]
 
+use super::policy::{self, Costs};
 use super::rl_limit;
 use crate::boundary::args::Args;
 use crate::boundary::clock;
@@ -7,19 +8,18 @@ use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::metrics;
-use sluice_core::limiter::Algorithm;
 use sluice_core::{Error, Limiter};
 
 entry!(sluice_rl_peek, "RL.PEEK", run);
 
 fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let name = args.text()?;
-    let algorithm = Algorithm::named(args.bytes()?)?;
-    let (policy, cost) = rl_limit::policy_and_cost(args, algorithm)?;
+    let call = policy::named(&mut args, Costs::UpToLimit)?;
+    args.finish()?;
     let now = clock::now();
 
     let mut key = Key::<Limiter>::open_to_read(ctx, name)?;
-    let verdict = Limiter::peek(key.value().as_deref(), &policy, cost, now);
-    metrics::RL_PEEKED.hit();
+    let verdict = Limiter::peek(key.value().as_deref(), &call.policy, call.cost, now)?;
+    metrics::calls(call.algorithm).peeked.hit();
     Ok(rl_limit::reply(ctx, &verdict))
 }

@@ -2,9 +2,11 @@
 
 use crate::boundary::clock;
 use crate::boundary::datatype::{self, DataType, Handle, Source, Unlinked};
-use redis_module::raw::RedisModuleCtx;
-use sluice_core::{Blob, Limiter, Malformed, Micros, Millis, State};
-use std::ffi::CStr;
+use crate::boundary::trampoline::callback;
+use redis_module::raw::{RedisModuleCtx, RedisModuleKeyOptCtx};
+use sluice_core::limiter::LimiterEffect;
+use sluice_core::{Blob, Limiter, Malformed, Micros, Millis};
+use std::ffi::{c_void, CStr};
 
 static HANDLE: Handle = Handle::new();
 
@@ -29,27 +31,36 @@ impl DataType for Limiter {
         Ok(())
     }
 
-    type Effect = Limiter;
+    type Effect = LimiterEffect;
 
-    fn decode_effect(bytes: &[u8]) -> Result<(Limiter, Micros), Malformed> {
-        Limiter::from_effect(bytes)
+    fn decode_effect(bytes: &[u8]) -> Result<(LimiterEffect, Micros), Malformed> {
+        LimiterEffect::decode(bytes)
     }
 
-    fn apply(_: Option<&mut Limiter>, effect: Limiter, _: Micros) -> Option<Limiter> {
-        Some(effect)
+    fn apply(stored: Option<&mut Limiter>, effect: LimiterEffect, _: Micros) -> Option<Limiter> {
+        Limiter::apply(stored, effect)
     }
 
     fn rebuild(&self) -> Vec<Blob> {
-        vec![self.to_effect(clock::now())]
+        vec![Limiter::rebuild(self, clock::now())]
     }
 
     fn heap_size(&self) -> usize {
-        0
+        Limiter::heap_size(self)
     }
 
     fn unlinked(&self, _: Unlinked) {}
 }
 
+/// A long log is freed in the background, like any large value.
+extern "C" fn free_effort(_: *mut RedisModuleKeyOptCtx, value: *const c_void) -> usize {
+    callback("free_effort", 1, || {
+        datatype::borrow::<Limiter>(value).entries().max(1)
+    })
+}
+
 pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
-    datatype::register::<Limiter>(ctx, datatype::methods::<Limiter>())
+    let mut methods = datatype::methods::<Limiter>();
+    methods.free_effort2 = Some(free_effort);
+    datatype::register::<Limiter>(ctx, methods)
 }

@@ -1,4 +1,5 @@
-//! sluice.lock-max-lease-ms, and the ways to set it.
+//! sluice.lock-max-lease-ms, and the ways to set it; what the others are without being set, and their
+//! ranges.
 
 use std::fs;
 
@@ -200,4 +201,61 @@ fn module_loadex_sets_it() {
         cmd!(c, "LOCK.ACQUIRE", "k", "o", 7001),
         too_long("lease_ms", 7000)
     );
+}
+
+/// Each setting, its default, and the least and the most it may be.
+const SETTINGS: [(&str, i64, i64, i64); 5] = [
+    (NAME, DAY_MS, 1, YEAR_MS),
+    ("sluice.lock-max-wait-ms", 600_000, 1, DAY_MS),
+    ("sluice.max-waiters-per-key", 10_000, 1, 1_000_000),
+    ("sluice.rl-max-log-entries", 100_000, 1, 1_000_000),
+    ("sluice.rl-replication-interval-ms", 0, 0, 3_600_000),
+];
+
+#[test]
+fn every_setting_has_its_default_and_its_range() {
+    let server = Options::new().start();
+    let mut c = server.conn();
+    let shown = cmd!(c, "CONFIG", "GET", "sluice.*");
+    assert_eq!(shown.items().len(), 2 * SETTINGS.len());
+    for (name, default, least, most) in SETTINGS {
+        let get = |c: &mut Conn| cmd!(c, "CONFIG", "GET", name).field(name).as_int();
+        assert_eq!(get(&mut c), default, "{name}");
+        for value in [least, most, default] {
+            assert_eq!(cmd!(c, "CONFIG", "SET", name, value), ok(), "{name}");
+            assert_eq!(get(&mut c), value, "{name}");
+        }
+        let error = err(&format!(
+            "ERR CONFIG SET failed (possibly related to argument '{name}') - \
+             argument must be between {least} and {most} inclusive"
+        ));
+        for value in [least - 1, most + 1] {
+            assert_eq!(cmd!(c, "CONFIG", "SET", name, value), error, "{name}");
+            assert_eq!(get(&mut c), default, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_longest_log_is_set_like_any_other() {
+    let name = "sluice.rl-max-log-entries";
+    let error = |max: i64| {
+        err(&format!(
+            "ERR limit must be an integer between 1 and {max} (sluice.rl-max-log-entries)"
+        ))
+    };
+    let server = Options::new().config(name, 50).start();
+    let mut c = server.conn();
+    assert_eq!(cmd!(c, "RL.SLIDINGLOG", "k", 51, 1000), error(50));
+    assert_eq!(cmd!(c, "RL.SLIDINGLOG", "k", 50, 1000).items()[0], int(1));
+    assert_eq!(cmd!(c, "CONFIG", "SET", name, 60), ok());
+    assert_eq!(cmd!(c, "RL.SLIDINGLOG", "k", 60, 1000).items()[0], int(1));
+    assert_eq!(cmd!(c, "CONFIG", "REWRITE"), ok());
+    server.restart();
+    let mut c = server.conn();
+    assert_eq!(cmd!(c, "RL.SLIDINGLOG", "k", 61, 1000), error(60));
+    let refused = Options::new().config(name, 1_000_001).try_start();
+    let refused = refused.err().expect("started with a log too long");
+    let why = "argument must be between 1 and 1000000 inclusive";
+    assert!(refused.log.contains(why), "{refused}");
 }

@@ -390,6 +390,13 @@ fn escaped(bytes: &[u8]) -> String {
     out
 }
 
+/// Beside the pages of commands: those that show what they say.
+const NEED_EXAMPLES: [&str; 3] = [
+    "README.md",
+    "docs/choosing-a-limiter.md",
+    "docs/migrate-from-redis-cell.md",
+];
+
 #[test]
 fn every_example_answers_as_shown() {
     let mut wrong = String::new();
@@ -397,7 +404,8 @@ fn every_example_answers_as_shown() {
         let examples = page.examples();
         let marks = page.text.matches("```redis-cli").count();
         assert_eq!(examples.len(), marks, "{}: blocks", page.name);
-        let needs_one = page.name == "README.md" || page.name.starts_with("docs/commands/");
+        let needs_one =
+            page.name.starts_with("docs/commands/") || NEED_EXAMPLES.contains(&&*page.name);
         assert!(
             !needs_one || !examples.is_empty(),
             "{}: no example",
@@ -487,7 +495,7 @@ fn commands(conn: &mut Conn) -> BTreeSet<String> {
     let list = cmd!(conn, "COMMAND", "LIST", "FILTERBY", "MODULE", "sluice");
     let names = list.items().iter().map(Reply::as_text);
     let names: BTreeSet<_> = names.filter(|name| !name.starts_with("sluice.")).collect();
-    assert!(names.len() >= 15, "{names:?}");
+    assert!(names.len() >= 24, "{names:?}");
     names
 }
 
@@ -548,22 +556,51 @@ fn declared(arg: &Reply, page: &Page) -> String {
     let text = |field| arg.map_get(field).map(Reply::as_text);
     let flags = arg.map_get("flags").map_or(&[][..], Reply::items);
     let has = |flag: &str| flags.iter().any(|seen| seen.as_text() == flag);
-    let name = text("name").expect("arguments have names");
+    let name = match (text("name"), text("type").as_deref()) {
+        (_, Some("oneof")) => {
+            assert_eq!(policies_of(arg, page), documented_policies());
+            let refers =
+                page.name.ends_with("/rl.peek.md") || page.links().contains(&"rl.peek.md#policies");
+            assert!(refers, "{}: where are policies explained?", page.name);
+            "<policy>".to_string()
+        }
+        (_, Some("block")) => {
+            let parts = arg.field("arguments").items().iter();
+            let parts: Vec<_> = parts.map(|part| declared(part, page)).collect();
+            // One pair of angles is enough.
+            format!("<{}>", parts.join(" ").replace(['<', '>'], ""))
+        }
+        (name, _) => name.expect("arguments have names"),
+    };
     match text("token") {
         Some(word) if has("optional") => format!("[{word}]"),
         Some(word) => word,
         None if has("multiple") => format!("{name} [{name} …]"),
-        None if text("type").as_deref() == Some("oneof") => {
-            for choice in arg.field("arguments").items() {
-                let parts = choice.field("arguments").items().iter();
-                let parts: Vec<_> = parts.map(|part| declared(part, page)).collect();
-                let policy = format!("`{}`", parts.join(" "));
-                assert!(page.text.contains(&policy), "{}: {policy}", page.name);
-            }
-            format!("<{name}>")
-        }
+        None if has("optional") => format!("[{name}]"),
         None => name,
     }
+}
+
+/// The policies that COMMAND DOCS offers for one argument.
+fn policies_of(choices: &Reply, page: &Page) -> Vec<String> {
+    let policy = |choice: &Reply| {
+        let parts = choice.field("arguments").items().iter();
+        let parts: Vec<_> = parts.map(|part| declared(part, page)).collect();
+        parts.join(" ")
+    };
+    choices
+        .field("arguments")
+        .items()
+        .iter()
+        .map(policy)
+        .collect()
+}
+
+/// The grammar of policies, which stands in one place.
+fn documented_policies() -> Vec<String> {
+    let table = Page::of("rl.peek").table("Policies");
+    let policies = table.column("policy").into_iter().map(quoted);
+    policies.map(options_by_word).collect()
 }
 
 /// `[WORD value]` shortened to `[WORD]`.
@@ -573,14 +610,25 @@ fn options_by_word(syntax: &str) -> String {
     while let Some(word) = rest.next() {
         let is_option = |inside: &str| inside.chars().all(|c| c.is_ascii_uppercase());
         if word.strip_prefix('[').is_some_and(is_option) {
-            let value = rest.next();
-            assert!(value.is_some_and(|value| value.ends_with(']')), "{syntax}");
-            words.push(format!("{word}]"));
+            let value = rest.next().and_then(|value| value.split_once(']'));
+            let (_, behind) = value.unwrap_or_else(|| panic!("no value: {syntax}"));
+            words.push(format!("{word}]{behind}"));
         } else {
             words.push(word.to_string());
         }
     }
     words.join(" ")
+}
+
+/// What a limiter's own command takes behind the key is what stands behind its name in a policy.
+#[test]
+fn policies_are_what_the_commands_of_the_algorithms_take() {
+    for policy in documented_policies() {
+        let (algorithm, numbers) = policy.split_once(' ').expect("numbers");
+        let page = Page::of(&format!("rl.{}", algorithm.to_lowercase()));
+        let expected = format!("RL.{algorithm} key {numbers} [COST]");
+        assert_eq!(options_by_word(page.syntax()), expected);
+    }
 }
 
 /// The words, without regard to their order.
@@ -620,6 +668,13 @@ fn the_facts_of_every_page_are_the_servers() {
         };
         let flags = facts.value("command flags");
         assert_eq!(set_of(flags.split(' ')), set(&info[2]), "{name}");
+        let errors = page.table("Errors");
+        let errors = errors.column("text");
+        let lists = |start: &str| errors.iter().any(|cell| cell.starts_with(start));
+        for (flag, error) in [("denyoom", "`OOM "), ("write", "`READONLY ")] {
+            let expected = flags.split(' ').any(|word| word == flag);
+            assert_eq!(lists(error), expected, "{}: {error}", page.name);
+        }
         let (_, keys) = facts
             .value("key")
             .split_once("key flags ")
@@ -684,6 +739,34 @@ fn every_field_of_info_is_explained_and_no_other() {
     }
 }
 
+/// The fields of every algorithm, each in the order of the page.
+#[test]
+fn every_field_of_rl_info_is_explained_and_no_other() {
+    let server = single();
+    let mut c = server.conn();
+    let table = Page::of("rl.info").table("Reply");
+    let explained = table.column("field").into_iter().map(quoted);
+    let explained: Vec<_> = explained.map(String::from).collect();
+    let mut seen = BTreeSet::new();
+    for line in [
+        "RL.GCRA k 5 5 1000",
+        "RL.FIXEDWINDOW k 5 1000",
+        "RL.SLIDINGWINDOW k 5 1000",
+        "RL.SLIDINGLOG k 5 1000",
+        "RL.BLOCK k 1000",
+    ] {
+        cmd!(c, "DEL", "k");
+        assert!(!c.cmd(&words(line)).is_error(), "{line}");
+        let info = cmd!(c, "RL.INFO", "k");
+        let shown = info.items().chunks(2).map(|pair| pair[0].as_text());
+        let shown: Vec<_> = shown.collect();
+        let in_order: Vec<_> = explained.iter().filter(|f| shown.contains(f)).collect();
+        assert_eq!(shown.iter().collect::<Vec<_>>(), in_order, "{line}");
+        seen.extend(shown);
+    }
+    assert_eq!(seen, explained.into_iter().collect());
+}
+
 /// In the order of the guide: a grant, a hand-over, a force, and an end of a lease.
 #[test]
 fn the_keyspace_events_of_the_guide_are_sent() {
@@ -741,12 +824,14 @@ fn the_log_lines_of_the_guide_are_written() {
         cmd!(c, "RL.GCRA", key, 1, 1, 60_000);
     }
     cmd!(c, "RL.RESET", "api:user:42", "api:user:43");
+    cmd!(c, "RL.BLOCK", "api:user:42", 600_000);
     let log = server.log();
     let of_the_first = format!(" and 2 more token={} ", tokens[0]);
     assert!(log.contains(&of_the_first), "{of_the_first}: {log}");
     for (command, page) in [
         ("LOCK.FORCERELEASE ", "docs/commands/lock.forcerelease.md"),
         ("RL.RESET ", "docs/commands/rl.reset.md"),
+        ("RL.BLOCK ", "docs/commands/rl.block.md"),
     ] {
         // The token depends on what the server issued before.
         let shape = |line: &str| {
@@ -894,6 +979,64 @@ fn every_link_between_pages_leads_somewhere() {
     assert!(links > 20, "only {links} links were found");
 }
 
+/// The figures of the guide are those of the benchmarks: whoever measures anew corrects both.
+#[test]
+fn the_costs_in_the_guide_are_those_that_were_measured() {
+    let benchmarks = Page::read("docs/benchmarks.md").table("Figures");
+    let whole = |scenario: &str| {
+        let row = benchmarks.rows.iter().find(|row| row[0] == scenario);
+        row.unwrap_or_else(|| panic!("no scenario {scenario:?}"))[2].clone()
+    };
+    let guide = Page::read("docs/choosing-a-limiter.md").table("What they cost");
+    for row in &guide.rows {
+        let algorithm = row[0].split(',').next().unwrap_or_default();
+        let denied = match algorithm {
+            "SLIDINGLOG" => "denied, 10 entries",
+            _ => "denied",
+        };
+        if algorithm == "the same" {
+            let of_long_log = |cell: &str, scenario: &str| {
+                let expected = format!("{} with 100,000", whole(scenario));
+                assert_eq!(cell, expected, "{scenario}");
+            };
+            of_long_log(&row[2], "RL.SLIDINGLOG, allowed, 100,000 entries");
+            of_long_log(&row[3], "RL.SLIDINGLOG, denied, 100,000 entries");
+            continue;
+        }
+        for (cell, call) in row[2..].iter().zip(["allowed, hot key", denied, "new key"]) {
+            let scenario = format!("RL.{algorithm}, {call}");
+            assert_eq!(*cell, whole(&scenario), "{scenario}");
+        }
+    }
+}
+
+/// Each algorithm has a plot in the guide, and none is there that nobody shows.
+#[test]
+fn the_guide_shows_every_plot() {
+    let guide = Page::read("docs/choosing-a-limiter.md");
+    let links = guide.links().into_iter();
+    let shown: BTreeSet<_> = links
+        .filter_map(|link| link.strip_prefix("plots/"))
+        .collect();
+    let policies = documented_policies();
+    let algorithms = policies.iter().map(|policy| policy.split(' ').next());
+    let mut expected: BTreeSet<_> = algorithms
+        .map(|name| format!("{}.svg", name.expect("a name").to_lowercase()))
+        .collect();
+    expected.insert("boundary.svg".to_string());
+    assert_eq!(shown, expected.iter().map(String::as_str).collect());
+    for name in &expected {
+        let plot = Page::read(&format!("docs/plots/{name}")).text;
+        assert!(plot.starts_with("<svg "), "{name}");
+    }
+    let files = fs::read_dir(root().join("docs/plots")).expect("plots are there");
+    let files = files.map(|file| file.expect("readable").file_name());
+    let files: BTreeSet<_> = files
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(files, expected);
+}
+
 #[test]
 fn the_readme_names_the_two_targets_for_a_new_user() {
     let readme = Page::read("README.md").text;
@@ -913,6 +1056,7 @@ fn the_readme_says_why_each_dependency_is_there() {
     for manifest in [
         "Cargo.toml",
         "core/Cargo.toml",
+        "plots/Cargo.toml",
         "tests/Cargo.toml",
         "tests/bed/Cargo.toml",
     ] {

@@ -133,6 +133,29 @@ fn a_panic_in_guard_is_an_error() {
 }
 
 #[test]
+fn a_panic_in_a_limiter_is_an_error() {
+    for line in [
+        "RL.GCRA k 1 1 1000",
+        "RL.TOKENBUCKET k 1 1 1000",
+        "RL.LEAKYBUCKET k 1 1 1000",
+        "RL.FIXEDWINDOW k 1 1000",
+        "RL.SLIDINGWINDOW k 1 1000",
+        "RL.SLIDINGLOG k 1 1000",
+        "RL.PEEK k GCRA 1 1 1000",
+        "RL.ALL 2 k l GCRA 1 1 1000 SLIDINGLOG 1 1000",
+        "RL.CHARGE k GCRA 1 1 1000",
+        "RL.REFUND k GCRA 1 1 1000",
+        "RL.BLOCK k 1000",
+        "RL.RESET k",
+        "RL.INFO k",
+        "CL.THROTTLE k 1 1 1",
+    ] {
+        let (site, _) = line.split_once(' ').expect("a key");
+        command_fails(site, &[line]);
+    }
+}
+
+#[test]
 fn a_panic_in_one_command_leaves_the_others() {
     let server = failing("LOCK.RELEASE");
     let mut c = server.conn();

@@ -8,10 +8,11 @@ const TOKENS: &str = "must be an integer between 1 and 1000000000";
 const PERIOD: &str = "must be an integer between 1 and 31536000000";
 const DRAIN: &str = "ERR a full bucket must drain within 100 years: check the policy";
 
-/// Both commands, and what they call their numbers.
-const LIMITERS: [(&str, [&str; 3]); 2] = [
+/// The buckets' commands, and what they call their numbers.
+const LIMITERS: [(&str, [&str; 3]); 3] = [
     ("RL.GCRA", ["burst", "count", "period_ms"]),
     ("RL.TOKENBUCKET", ["capacity", "refill", "period_ms"]),
+    ("RL.LEAKYBUCKET", ["capacity", "leak", "period_ms"]),
 ];
 
 /// The same call as a peek.
@@ -904,16 +905,17 @@ fn info_is_a_map_of_the_state() {
             ("period_ms", int(period_ms)),
             ("remaining", int(remaining)),
             ("reset_ms", int(reset_ms)),
+            ("blocked_ms", int(0)),
         ]
     };
-    let flat = |pairs: [(&str, Reply); 6]| {
+    let flat = |pairs: [(&str, Reply); 7]| {
         array(
             pairs
                 .into_iter()
                 .flat_map(|(field, value)| [bulk(field), value]),
         )
     };
-    let map = |pairs: [(&str, Reply); 6]| {
+    let map = |pairs: [(&str, Reply); 7]| {
         Reply::Map(pairs.map(|(field, value)| (bulk(field), value)).to_vec())
     };
     let state = pairs(9, 10, 60_000, 6, 17_000);

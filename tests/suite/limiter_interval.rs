@@ -12,7 +12,7 @@ const INTERVAL: &str = "sluice.rl-replication-interval-ms";
 /// What is held back follows by itself on the real clock, once the interval is over by both
 /// clocks. A scenario that counts effects therefore says nothing if the machine was too busy
 /// to run it at once: then it is run again.
-fn undisturbed(scenario: impl Fn()) {
+pub(crate) fn undisturbed(scenario: impl Fn()) {
     for _ in 0..5 {
         let started = Instant::now();
         match catch_unwind(AssertUnwindSafe(&scenario)) {
@@ -27,7 +27,7 @@ fn undisturbed(scenario: impl Fn()) {
 }
 
 /// A chain on which effects of one key are at least `ms` apart.
-fn apart(chain: &Chain, ms: i64) -> Conn {
+pub(crate) fn apart(chain: &Chain, ms: i64) -> Conn {
     let mut c = chain.primary.conn();
     assert_eq!(cmd!(c, "CONFIG", "SET", INTERVAL, ms), ok());
     c

@@ -151,7 +151,11 @@ fn the_defragmenter_moves_limiters_and_harms_none() {
     cmd!(c, "CONFIG", "SET", "activedefrag", "no");
     let count = 60_000;
     for start in (0..count).step_by(2000) {
-        let line = |i| args!["RL.GCRA", key(i), 100, 1, HOUR_MS, "COST", 1 + i % 100];
+        // A log has allocations of its own, which stay where they are.
+        let line = |i| match i % 16 {
+            0 => args!["RL.SLIDINGLOG", key(i), 100, HOUR_MS, "COST", 1 + i % 100],
+            _ => args!["RL.GCRA", key(i), 100, 1, HOUR_MS, "COST", 1 + i % 100],
+        };
         let lines: Vec<_> = (start..start + 2000).map(line).collect();
         assert!(c.pipeline(&lines).iter().all(|reply| !reply.is_error()));
     }
@@ -185,21 +189,25 @@ fn the_defragmenter_moves_limiters_and_harms_none() {
     cmd!(c, "CONFIG", "SET", "activedefrag", "no");
     println!("{} allocations moved", hits());
     assert_eq!(digest(&server), before);
-    for i in (0..count).filter(stays).step_by(10) {
-        let peek = cmd!(c, "RL.PEEK", key(i), "GCRA", 100, 1, HOUR_MS);
+    for i in (0..count).filter(stays).step_by(9) {
+        let peek = match i % 16 {
+            0 => cmd!(c, "RL.PEEK", key(i), "SLIDINGLOG", 100, HOUR_MS),
+            _ => cmd!(c, "RL.PEEK", key(i), "GCRA", 100, 1, HOUR_MS),
+        };
         assert_eq!(peek.items()[2], int(99 - (i % 100) as i64));
     }
     assert_eq!(counter(&server, "rl_keys"), 7500);
 }
 
 /// The counters of limiters, as one line.
-fn counters(server: &Server) -> [i64; 7] {
+fn counters(server: &Server) -> [i64; 8] {
     [
         "rl_gcra_allowed",
         "rl_gcra_denied",
+        "rl_gcra_peeked",
         "rl_tokenbucket_allowed",
         "rl_tokenbucket_denied",
-        "rl_peeked",
+        "rl_tokenbucket_peeked",
         "rl_reset",
         "rl_keys",
     ]
@@ -210,26 +218,32 @@ fn counters(server: &Server) -> [i64; 7] {
 fn counters_count_exactly_what_happened() {
     let server = recorder();
     let mut c = server.conn();
-    assert_eq!(counters(&server), [0; 7]);
+    assert_eq!(counters(&server), [0; 8]);
     cmd!(c, "SET", "string", "v");
     for (line, expected) in [
-        ("RL.GCRA k 2 1 60000", [1, 0, 0, 0, 0, 0, 1]),
-        ("RL.GCRA k 2 1 60000 COST 2", [1, 1, 0, 0, 0, 0, 1]),
-        ("RL.TOKENBUCKET k 2 1 60000", [1, 1, 1, 0, 0, 0, 1]),
-        ("RL.TOKENBUCKET k 2 1 60000", [1, 1, 1, 1, 0, 0, 1]),
-        ("RL.TOKENBUCKET l 5 1 60000 COST 5", [1, 1, 2, 1, 0, 0, 2]),
-        ("RL.PEEK k GCRA 2 1 60000", [1, 1, 2, 1, 1, 0, 2]),
-        ("RL.PEEK new TOKENBUCKET 2 1 60000", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.INFO k", [1, 1, 2, 1, 2, 0, 2]),
+        ("RL.GCRA k 2 1 60000", [1, 0, 0, 0, 0, 0, 0, 1]),
+        ("RL.GCRA k 2 1 60000 COST 2", [1, 1, 0, 0, 0, 0, 0, 1]),
+        ("RL.TOKENBUCKET k 2 1 60000", [1, 1, 0, 1, 0, 0, 0, 1]),
+        ("RL.TOKENBUCKET k 2 1 60000", [1, 1, 0, 1, 1, 0, 0, 1]),
+        (
+            "RL.TOKENBUCKET l 5 1 60000 COST 5",
+            [1, 1, 0, 2, 1, 0, 0, 2],
+        ),
+        ("RL.PEEK k GCRA 2 1 60000", [1, 1, 1, 2, 1, 0, 0, 2]),
+        (
+            "RL.PEEK new TOKENBUCKET 2 1 60000",
+            [1, 1, 1, 2, 1, 1, 0, 2],
+        ),
+        ("RL.INFO k", [1, 1, 1, 2, 1, 1, 0, 2]),
         // Errors are neither.
-        ("RL.GCRA k 0 1 60000", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.GCRA k 2 1 60000 COST 3", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.TOKENBUCKET k 2 1 60000 NX", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.GCRA string 2 1 60000", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.PEEK string GCRA 2 1 60000", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.RESET k string", [1, 1, 2, 1, 2, 0, 2]),
-        ("RL.RESET k k missing l", [1, 1, 2, 1, 2, 2, 0]),
-        ("RL.RESET k", [1, 1, 2, 1, 2, 2, 0]),
+        ("RL.GCRA k 0 1 60000", [1, 1, 1, 2, 1, 1, 0, 2]),
+        ("RL.GCRA k 2 1 60000 COST 3", [1, 1, 1, 2, 1, 1, 0, 2]),
+        ("RL.TOKENBUCKET k 2 1 60000 NX", [1, 1, 1, 2, 1, 1, 0, 2]),
+        ("RL.GCRA string 2 1 60000", [1, 1, 1, 2, 1, 1, 0, 2]),
+        ("RL.PEEK string GCRA 2 1 60000", [1, 1, 1, 2, 1, 1, 0, 2]),
+        ("RL.RESET k string", [1, 1, 1, 2, 1, 1, 0, 2]),
+        ("RL.RESET k k missing l", [1, 1, 1, 2, 1, 1, 2, 0]),
+        ("RL.RESET k", [1, 1, 1, 2, 1, 1, 2, 0]),
     ] {
         c.cmd(&words(line));
         assert_eq!(counters(&server), expected, "{line}");
@@ -240,12 +254,18 @@ fn counters_count_exactly_what_happened() {
         &words("RL.GCRA k 1 1 1000"),
     );
     c.exec_multi(&vec![words("RL.GCRA k 1 1 1000"); 3]);
-    assert_eq!(counters(&server), [2, 4, 2, 1, 2, 2, 1]);
+    assert_eq!(counters(&server), [2, 4, 1, 2, 1, 1, 2, 1]);
     // They are since the load; what lives is counted from what was loaded.
     server.restart();
-    assert_eq!(counters(&server), [0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(counters(&server), [0, 0, 0, 0, 0, 0, 0, 1]);
     let everything = cmd!(server.conn(), "INFO", "everything").as_text();
-    for name in ["gcra_allowed", "gcra_denied", "peeked", "reset", "keys"] {
+    for name in [
+        "gcra_allowed",
+        "gcra_denied",
+        "gcra_peeked",
+        "reset",
+        "keys",
+    ] {
         assert!(everything.contains(&format!("sluice_rl_{name}:")), "{name}");
     }
 }
@@ -315,4 +335,77 @@ fn evicted_limiters_are_not_counted_any_more() {
     let live = cmd!(c, "DBSIZE").as_int();
     assert!(live < 5000, "{live}");
     assert_eq!(counter(&server, "rl_keys"), live);
+}
+
+/// What a key of each shape in its smallest use takes beside one of a bucket: a log's head, its queue
+/// of chunks and an entry are allocations of their own, and so is a block with the shape below it.
+#[test]
+fn each_shape_costs_what_its_numbers_need() {
+    let server = Options::new().config("latency-tracking", "no").start();
+    bytes_per_key(&server, |i| args!["SET", key(i), "warm-up"]);
+    let bucket = bytes_per_key(&server, |i| args!["RL.GCRA", key(i), 5, 5, HOUR_MS]);
+    for (name, most, line) in [
+        ("bucket", 0.0, "RL.GCRA K 5 5 3600000"),
+        ("overdraft", 0.0, "RL.CHARGE K GCRA 5 5 3600000 COST 50"),
+        ("FIXEDWINDOW", 0.0, "RL.FIXEDWINDOW K 5 3600000"),
+        ("SLIDINGWINDOW", 0.0, "RL.SLIDINGWINDOW K 5 3600000"),
+        ("SLIDINGLOG", 112.0, "RL.SLIDINGLOG K 5 3600000"),
+        ("blocked only", 64.0, "RL.BLOCK K 3600000"),
+    ] {
+        let words = words(line);
+        let cost = bytes_per_key(&server, |i| {
+            let named = |word: &Vec<u8>| match word.as_slice() {
+                b"K" => key(i).into_bytes(),
+                _ => word.clone(),
+            };
+            words.iter().map(named).collect()
+        });
+        println!(
+            "{}: {name} {cost:.1}, {:.1} more than a bucket",
+            flavour().name,
+            cost - bucket
+        );
+        assert!(
+            cost - bucket <= most + 4.0,
+            "{name}: {:.1} more",
+            cost - bucket
+        );
+    }
+}
+
+#[test]
+fn memory_usage_has_a_block_and_a_log_in_it() {
+    let server = single();
+    let mut c = server.conn();
+    let usage = |c: &mut Conn| cmd!(c, "MEMORY", "USAGE", "k").as_int();
+    cmd!(c, "RL.GCRA", "k", 5, 5, 1000);
+    let bucket = usage(&mut c);
+    cmd!(c, "RL.BLOCK", "k", 1000);
+    // Its two ends, and the shape that was there.
+    assert_eq!(usage(&mut c) - bucket, 56);
+    for (line, extra) in [
+        ("RL.FIXEDWINDOW k 5 1000", 0..=0),
+        ("RL.SLIDINGWINDOW k 5 1000", 0..=0),
+        ("RL.SLIDINGLOG k 5 1000", 112..=112),
+    ] {
+        cmd!(c, "RL.RESET", "k");
+        c.cmd(&words(line));
+        let more = usage(&mut c) - bucket;
+        println!("{line}: {more}");
+        assert!(extra.contains(&more), "{line}: {more}");
+    }
+    // A few entries take a little more room than they need, not a chunk.
+    let one = usage(&mut c);
+    for n in 2..=300i64 {
+        server.clock().advance_us(1);
+        cmd!(c, "RL.SLIDINGLOG", "k", 1000, 1000);
+        let entries = usage(&mut c) - one + 16;
+        // Room of a quarter more or four; the second chunk is whole.
+        let most = if n <= 256 {
+            n * 20 + 64
+        } else {
+            n * 16 + 4096 + 128
+        };
+        assert!((n * 16..=most).contains(&entries), "{n}: {entries}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Where and for whom the limiters' commands run (replicas, a full server, ACL, a cluster), and what
 //! the server knows about them.
 
+use crate::limiter_declared::hides_internal_commands;
 use crate::limiter_support::*;
 use crate::support::*;
 
@@ -42,6 +43,17 @@ fn a_replica_answers_peeks_and_refuses_the_rest() {
             "RL.GCRA k 2 1 60000",
             "RL.GCRA new 2 1 60000",
             "RL.TOKENBUCKET k 2 1 60000",
+            "RL.LEAKYBUCKET k 2 1 60000",
+            "RL.FIXEDWINDOW new 2 60000",
+            "RL.SLIDINGWINDOW new 2 60000",
+            "RL.SLIDINGLOG new 2 60000",
+            "RL.ALL 1 k GCRA 2 1 60000",
+            "RL.CHARGE k GCRA 2 1 60000",
+            "RL.REFUND k GCRA 2 1 60000",
+            "RL.BLOCK k 1000",
+            "CL.THROTTLE k 2 1 60",
+            // One that would only look.
+            "CL.THROTTLE k 2 1 60 0",
             "RL.RESET k",
             "RL.RESET new",
         ] {
@@ -79,6 +91,7 @@ fn over_maxmemory_only_what_takes_memory_is_refused() {
     for key in ["k", "l", "m"] {
         cmd!(c, "RL.GCRA", key, 2, 1, 60_000);
     }
+    cmd!(c, "RL.SLIDINGLOG", "log", 2, 60_000, "COST", 2);
     assert_eq!(cmd!(c, "CONFIG", "SET", "maxmemory", 1), ok());
     refuses(
         &server,
@@ -89,6 +102,15 @@ fn over_maxmemory_only_what_takes_memory_is_refused() {
             "RL.GCRA k 2 1 60000 COST 2",
             "RL.TOKENBUCKET k 2 1 60000",
             "RL.TOKENBUCKET new 2 1 60000",
+            "RL.LEAKYBUCKET k 2 1 60000",
+            "RL.FIXEDWINDOW new 2 60000",
+            "RL.SLIDINGWINDOW new 2 60000",
+            "RL.SLIDINGLOG new 2 60000",
+            "RL.ALL 2 k new GCRA 2 1 60000 GCRA 2 1 60000",
+            "RL.CHARGE k GCRA 2 1 60000",
+            "RL.BLOCK k 1000",
+            "CL.THROTTLE k 1 1 60",
+            "CL.THROTTLE k 1 1 60 -1",
         ],
     );
     answers(
@@ -99,6 +121,14 @@ fn over_maxmemory_only_what_takes_memory_is_refused() {
         ],
     );
     assert_eq!(cmd!(c, "RL.INFO", "k").field("remaining"), &int(1));
+    run(
+        &mut c,
+        &[
+            ("RL.REFUND l GCRA 2 1 60000", [1, 2, 2, 0, 0]),
+            ("RL.REFUND log SLIDINGLOG 2 60000", [1, 2, 1, 0, 60_000]),
+        ],
+    );
+    assert_eq!(cmd!(c, "EXISTS", "l"), int(0));
     assert_eq!(cmd!(c, "RL.RESET", "k", "new"), int(1));
     assert_eq!(cmd!(c, "CONFIG", "SET", "maxmemory", 0), ok());
     run(&mut c, &[("RL.GCRA k 2 1 60000", [1, 2, 1, 0, 60_000])]);
@@ -115,6 +145,15 @@ fn without_enough_replicas_peeks_still_work() {
         &[
             "RL.GCRA k 10 10 1000",
             "RL.TOKENBUCKET k 10 10 1000",
+            "RL.LEAKYBUCKET k 10 10 1000",
+            "RL.FIXEDWINDOW new 10 1000",
+            "RL.SLIDINGWINDOW new 10 1000",
+            "RL.SLIDINGLOG new 10 1000",
+            "RL.ALL 1 k GCRA 10 10 1000",
+            "RL.CHARGE k GCRA 10 10 1000",
+            "RL.REFUND k GCRA 10 10 1000",
+            "RL.BLOCK k 1000",
+            "CL.THROTTLE k 10 10 1",
             "RL.RESET k",
         ],
     );
@@ -144,13 +183,36 @@ fn while_writes_are_paused_peeks_still_work() {
 
 // --- ACL ---
 
-/// Each command, and the permissions for the key that it needs.
+/// Each command, and the permissions for the key that it needs. Keys differ by algorithm.
 const COMMANDS: &[(&str, &str)] = &[
     ("RL.GCRA k 9 1 60000", "read and write"),
     ("RL.TOKENBUCKET k 9 1 60000", "read and write"),
+    ("RL.LEAKYBUCKET k 9 1 60000", "read and write"),
+    ("RL.FIXEDWINDOW kf 9 60000", "read and write"),
+    ("RL.SLIDINGWINDOW ks 9 60000", "read and write"),
+    ("RL.SLIDINGLOG kl 9 60000", "read and write"),
+    ("RL.ALL 1 k GCRA 9 1 60000", "read and write"),
+    ("RL.CHARGE k GCRA 9 1 60000", "read and write"),
+    ("RL.REFUND k GCRA 9 1 60000", "read and write"),
+    ("RL.BLOCK kb 1000", "read and write"),
+    ("CL.THROTTLE k 9 1 60", "read and write"),
     ("RL.PEEK k GCRA 9 1 60000", "read"),
     ("RL.INFO k", "read"),
     ("RL.RESET k", "write"),
+];
+
+const UPDATING: [&str; 11] = [
+    "rl.gcra",
+    "rl.tokenbucket",
+    "rl.leakybucket",
+    "rl.fixedwindow",
+    "rl.slidingwindow",
+    "rl.slidinglog",
+    "rl.all",
+    "rl.charge",
+    "rl.refund",
+    "rl.block",
+    "cl.throttle",
 ];
 
 fn name(command: &str) -> String {
@@ -201,7 +263,7 @@ fn key_permissions_are_asked_for_as_needed() {
     assert_eq!(permitted(&server, &["+@all", "%W~k*"]), needing(&["write"]));
     assert_eq!(cmd!(server.conn(), "EXISTS", "k"), int(0), "it was reset");
     let all = needing(&["read", "write", "read and write"]);
-    for rule in ["~k", "%RW~k*", "~*", "allkeys"] {
+    for rule in ["~k*", "%RW~k*", "~*", "allkeys"] {
         assert_eq!(permitted(&server, &["+@all", rule]), all, "{rule}");
     }
     assert!(permitted(&server, &["+@all", "~other"]).is_empty());
@@ -240,7 +302,10 @@ fn lists_of_commands_work_on_every_server() {
         permitted(&server, &operator),
         ["rl.peek", "rl.info", "rl.reset"]
     );
-    let no_reset = ["~*", "+@all", "-rl.reset", "-RL.TOKENBUCKET"];
+    let mut no_reset = vec!["~*", "+@all", "-rl.reset"];
+    let taken = UPDATING[1..].iter().map(|name| format!("-{name}"));
+    let taken: Vec<_> = taken.collect();
+    no_reset.extend(taken.iter().map(String::as_str));
     assert_eq!(
         permitted(&server, &no_reset),
         ["rl.gcra", "rl.peek", "rl.info"]
@@ -258,15 +323,21 @@ fn categories_say_what_a_command_does() {
             _ if !since_7_2() => &[],
             "rl.peek" | "rl.info" => &["@fast", "@read"],
             "rl.reset" => &["@dangerous", "@slow", "@write"],
+            "rl.block" => &["@dangerous", "@fast", "@write"],
+            "rl.all" => &["@slow", "@write"],
             _ => &["@fast", "@write"],
         };
         assert_eq!(categories, expected, "{command}");
     }
+    let harmless: Vec<&str> = UPDATING
+        .into_iter()
+        .filter(|name| *name != "rl.block")
+        .collect();
     let cases: [(&[&str], &[&str]); 4] = [
-        (&["+@write", "-@dangerous"], &["rl.gcra", "rl.tokenbucket"]),
+        (&["+@write", "-@dangerous"], &harmless),
         (&["+@read"], &["rl.peek", "rl.info"]),
-        (&["+@dangerous"], &["rl.reset"]),
-        (&["+@slow"], &["rl.reset"]),
+        (&["+@dangerous"], &["rl.block", "rl.reset"]),
+        (&["+@slow"], &["rl.all", "rl.reset"]),
     ];
     for (rules, expected) in cases {
         // No category reaches them where they have none.
@@ -276,211 +347,7 @@ fn categories_say_what_a_command_does() {
     }
 }
 
-// --- COMMAND INFO, GETKEYS, DOCS ---
-
-/// A command as COMMAND INFO and COMMAND DOCS show it.
-struct Declared {
-    name: &'static str,
-    arity: i64,
-    flags: &'static [&'static str],
-    /// The last key: 1 for the first word only, −1 for all.
-    last: i64,
-    key: &'static [&'static str],
-    summary: &'static str,
-    complexity: &'static str,
-    args: &'static str,
-}
-
-const DECLARED: &[Declared] = &[
-    Declared {
-        name: "rl.gcra",
-        arity: -5,
-        flags: &["denyoom", "fast", "module", "write"],
-        last: 1,
-        key: &["RW", "access", "update"],
-        summary: "Admits a call or not: a smooth rate, with a burst at one instant from idle.",
-        complexity: "O(1)",
-        args: "key:key burst:integer count:integer period_ms:integer [COST cost:integer]",
-    },
-    Declared {
-        name: "rl.tokenbucket",
-        arity: -5,
-        flags: &["denyoom", "fast", "module", "write"],
-        last: 1,
-        key: &["RW", "access", "update"],
-        summary: "Admits a call or not: takes tokens from a bucket that refills continuously.",
-        complexity: "O(1)",
-        args: "key:key capacity:integer refill:integer period_ms:integer [COST cost:integer]",
-    },
-    Declared {
-        name: "rl.peek",
-        arity: -6,
-        flags: &["fast", "module", "readonly"],
-        last: 1,
-        key: &["RO", "access"],
-        summary: "Answers what a limiter would say to a call, and spends nothing.",
-        complexity: "O(1)",
-        args: "key:key policy:oneof(\
-            gcra:block(GCRA algorithm:pure-token \
-            burst:integer count:integer period_ms:integer) \
-            tokenbucket:block(TOKENBUCKET algorithm:pure-token \
-            capacity:integer refill:integer period_ms:integer)) [COST cost:integer]",
-    },
-    Declared {
-        name: "rl.reset",
-        arity: -2,
-        flags: &["module", "write"],
-        last: -1,
-        key: &["RW", "delete"],
-        summary: "Makes limiters as good as new.",
-        complexity: "O(N) with the number of keys",
-        args: "key:key...",
-    },
-    Declared {
-        name: "rl.info",
-        arity: 2,
-        flags: &["fast", "module", "readonly"],
-        last: 1,
-        key: &["RO", "access"],
-        summary: "Shows the state of a limiter, under the policy of its last admission.",
-        complexity: "O(1)",
-        args: "key:key",
-    },
-];
-
-/// Redis 8 hides internal commands from clients.
-fn hides_internal_commands() -> bool {
-    flavour().kind == Kind::Redis && flavour().version >= (8, 0, 0)
-}
-
-#[test]
-fn command_info_shows_flags_arity_and_keys() {
-    let server = single();
-    let mut c = server.conn();
-    for command in DECLARED {
-        let name = command.name;
-        let reply = cmd!(c, "COMMAND", "INFO", name);
-        let info = reply.items()[0].items();
-        assert_eq!(info[0], bulk(name));
-        assert_eq!(info[1], int(command.arity), "{name}");
-        assert_eq!(sorted(info[2].items()), command.flags, "{name}");
-        assert_eq!(info[3..6], [int(1), int(command.last), int(1)], "{name}");
-        assert_eq!(info[7], array([]), "tips of {name}");
-        let [spec] = info[8].items() else {
-            panic!("{name}: {:?}", info[8]);
-        };
-        assert_eq!(sorted(spec.field("flags").items()), command.key, "{name}");
-        let begin = spec.field("begin_search");
-        assert_eq!(begin.field("type"), &bulk("index"));
-        assert_eq!(begin.field("spec").field("index"), &int(1));
-        let find = spec.field("find_keys");
-        assert_eq!(find.field("type"), &bulk("range"));
-        let last = if command.last < 0 { -1 } else { 0 };
-        for (field, value) in [("lastkey", last), ("keystep", 1), ("limit", 0)] {
-            assert_eq!(find.field("spec").field(field), &int(value), "{name}");
-        }
-    }
-}
-
-/// An argument of COMMAND DOCS in one line.
-fn describe_arg(arg: &Reply) -> String {
-    let text = |field| arg.map_get(field).map_or(String::new(), Reply::as_text);
-    let flags = arg
-        .map_get("flags")
-        .map_or(vec![], |flags| sorted(flags.items()));
-    let mut line = format!("{}:{}", text("name"), text("type"));
-    if let Some(inner) = arg.map_get("arguments") {
-        line += &format!("({})", describe_args(inner));
-    }
-    if !text("token").is_empty() {
-        line = format!("{} {line}", text("token"));
-    }
-    for flag in flags {
-        line = match flag.as_str() {
-            "optional" => format!("[{line}]"),
-            "multiple" => format!("{line}..."),
-            _ => panic!("{arg:?}"),
-        };
-    }
-    line
-}
-
-fn describe_args(args: &Reply) -> String {
-    let lines: Vec<_> = args.items().iter().map(describe_arg).collect();
-    lines.join(" ")
-}
-
-#[test]
-fn command_docs_describe_every_argument() {
-    let server = single();
-    for command in DECLARED {
-        let name = command.name;
-        // RESP3 gives maps, which tell fields and values apart.
-        let reply = cmd!(server.conn3(), "COMMAND", "DOCS", name);
-        let docs = reply.field(name);
-        for (field, value) in [
-            ("summary", command.summary),
-            ("since", "0.1.0"),
-            ("complexity", command.complexity),
-            ("group", "module"),
-            ("module", "sluice"),
-        ] {
-            assert_eq!(docs.field(field).as_text(), value, "{field} of {name}");
-        }
-        let args = docs.field("arguments");
-        assert_eq!(describe_args(args), command.args, "{name}");
-        assert_eq!(args.items()[0].field("key_spec_index"), &int(0), "{name}");
-    }
-}
-
-#[test]
-fn keys_are_found_in_every_call() {
-    let server = single();
-    let mut c = server.conn();
-    for (call, keys) in [
-        ("rl.gcra k 10 10 1000", &["k"][..]),
-        ("rl.gcra k 10 10 1000 COST 5", &["k"]),
-        ("rl.tokenbucket k 10 10 1000", &["k"]),
-        ("rl.peek k GCRA 10 10 1000 COST 5", &["k"]),
-        ("rl.info k", &["k"]),
-        ("rl.reset k", &["k"]),
-        ("rl.reset k l  m k", &["k", "l", "", "m", "k"]),
-    ] {
-        let mut get_keys = args!["COMMAND", "GETKEYS"];
-        get_keys.extend(words(call));
-        assert_eq!(c.cmd(&get_keys), array(keys.iter().map(bulk)), "{call}");
-        get_keys[1] = b"GETKEYSANDFLAGS".to_vec();
-        let reply = c.cmd(&get_keys);
-        let command = DECLARED
-            .iter()
-            .find(|command| call.starts_with(command.name));
-        for (found, key) in reply.items().iter().zip(keys) {
-            assert_eq!(found.items()[0], bulk(key), "{call}");
-            let flags = sorted(found.items()[1].items());
-            assert_eq!(flags, command.expect("declared").key, "{call}");
-        }
-    }
-    for call in ["rl.gcra k 10 10", "rl.peek k GCRA 10 10", "rl.info k k"] {
-        let mut get_keys = args!["COMMAND", "GETKEYS"];
-        get_keys.extend(words(call));
-        let error = "ERR Invalid number of arguments specified for command";
-        assert_eq!(c.cmd(&get_keys), err(error), "{call}");
-    }
-}
-
-#[test]
-fn these_are_all_the_limiter_commands_and_their_effect() {
-    let server = single();
-    let mut c = server.conn();
-    let list = cmd!(c, "COMMAND", "LIST", "FILTERBY", "MODULE", "sluice");
-    let list = sorted(list.items());
-    let ours: Vec<_> = list.iter().filter(|name| name.starts_with("rl.")).collect();
-    let mut expected: Vec<_> = DECLARED.iter().map(|command| command.name).collect();
-    expected.sort();
-    assert_eq!(ours, expected);
-    let shown = list.iter().any(|name| name == EFFECT);
-    assert_eq!(shown, !hides_internal_commands());
-}
+// --- the effect, a cluster ---
 
 #[test]
 fn the_effect_is_refused_to_clients() {
@@ -527,4 +394,43 @@ fn in_a_cluster_the_keys_of_a_reset_share_a_slot() {
     assert_eq!(cmd!(c, "RL.RESET", "{t}a", "c"), err(error));
     assert_eq!(cmd!(c, "RL.RESET", "{t}a", "{t}b", "{t}missing"), int(2));
     assert_eq!(cmd!(c, "RL.RESET", "c"), int(1));
+}
+
+#[test]
+fn a_replica_peeks_at_every_algorithm_as_its_primary_does() {
+    let chain = chain();
+    let mut c = chain.primary.conn();
+    let policies = [
+        "GCRA 10 10 60000",
+        "TOKENBUCKET 10 10 60000",
+        "LEAKYBUCKET 10 10 60000",
+        "FIXEDWINDOW 10 60000",
+        "FIXEDWINDOW 10 60000 ALIGN 1000",
+        "SLIDINGWINDOW 10 60000",
+        "SLIDINGLOG 10 60000",
+    ];
+    for (n, policy) in policies.iter().enumerate() {
+        let (algorithm, numbers) = policy.split_once(' ').expect("numbers");
+        c.cmd(&words(&format!("RL.{algorithm} k{n} {numbers} COST 4")));
+        c.cmd(&words(&format!("RL.CHARGE b{n} {policy} COST 25")));
+        cmd!(c, "RL.BLOCK", format!("b{n}"), 5000);
+    }
+    for step_ms in [0, 1, 17_000, 30_000, 13_000, 40_000] {
+        chain.clock().advance_ms(step_ms);
+        chain.sync();
+        for (n, policy) in policies.iter().enumerate() {
+            for key in [format!("k{n}"), format!("b{n}")] {
+                for line in [
+                    format!("RL.PEEK {key} {policy} COST 7"),
+                    format!("RL.INFO {key}"),
+                ] {
+                    let expected = c.cmd(&words(&line));
+                    for server in [&chain.replica, &chain.sub] {
+                        let found = server.conn().cmd(&words(&line));
+                        assert_eq!(found, expected, "+{step_ms}: {line}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -38,6 +38,63 @@ const SCENARIO: &[&str] = &[
     "RL.GCRA k 10 1 60000 COST 3",
 ];
 
+/// The same of the other algorithms and commands. Keys differ by algorithm.
+const MORE: &[&str] = &[
+    "RL.LEAKYBUCKET k 3 1 60000 COST 2",
+    "RL.LEAKYBUCKET k 3 1 60000",
+    "RL.LEAKYBUCKET k 3 1 60000",
+    "RL.FIXEDWINDOW f 3 60000 COST 2",
+    "RL.FIXEDWINDOW f 3 60000 COST 2",
+    "RL.FIXEDWINDOW a 3 86400000 ALIGN 7200000",
+    "RL.SLIDINGWINDOW s 3 60000 COST 3",
+    "RL.SLIDINGWINDOW s 3 60000",
+    "RL.SLIDINGLOG log 3 60000 COST 2",
+    "RL.SLIDINGLOG log 3 60000",
+    "RL.SLIDINGLOG log 3 60000",
+    "RL.PEEK f FIXEDWINDOW 3 60000",
+    "RL.PEEK s SLIDINGWINDOW 3 60000 COST 3",
+    "RL.PEEK log SLIDINGLOG 3 60000",
+    "RL.CHARGE f FIXEDWINDOW 3 60000 COST 50",
+    "RL.CHARGE log SLIDINGLOG 3 60000 COST 50",
+    "RL.CHARGE k GCRA 3 1 60000",
+    "RL.REFUND k GCRA 3 1 60000 COST 2",
+    "RL.REFUND log SLIDINGLOG 3 60000 COST 51",
+    "RL.REFUND s SLIDINGWINDOW 3 60000 COST 3",
+    "RL.REFUND s SLIDINGWINDOW 3 60000",
+    "RL.ALL 2 k new GCRA 3 1 60000 FIXEDWINDOW 1 60000",
+    "RL.ALL 2 k new GCRA 3 1 60000 FIXEDWINDOW 1 60000",
+    "RL.ALL 3 k new other GCRA 9 1 60000 FIXEDWINDOW 3 60000 SLIDINGLOG 2 500 COST 2",
+    "RL.BLOCK b 5000",
+    "RL.BLOCK b 1000",
+    "RL.GCRA b 1 1 1000",
+    "RL.CHARGE b SLIDINGLOG 1 1000",
+    "CL.THROTTLE t 1 1 60",
+    "CL.THROTTLE t 1 1 60 1",
+    "CL.THROTTLE t 1 1 60",
+    "CL.THROTTLE t 1 1 60 0",
+    "CL.THROTTLE t 1 1 60 -1",
+    "CL.THROTTLE t 1 1 60 9",
+    "RL.INFO f",
+    "RL.INFO s",
+    "RL.INFO log",
+    "RL.INFO b",
+    "RL.RESET f a missing",
+    // Errors.
+    "RL.FIXEDWINDOW k 3 60000",
+    "RL.ALL 2 k k GCRA 3 1 60000 GCRA 3 1 60000",
+    "RL.ALL 3 k log GCRA 3 1 60000",
+    "RL.ALL 2 k string GCRA 3 1 60000 GCRA 3 1 60000",
+    "RL.SLIDINGLOG log 100001 60000",
+    "RL.CHARGE k GCRA 3 1 31536000000 COST 1000",
+    "RL.BLOCK k 0",
+    "RL.BLOCK string 5",
+    "CL.THROTTLE log 1 1 60",
+];
+
+fn lines() -> Vec<&'static str> {
+    [SCENARIO, MORE].concat()
+}
+
 const RUN_ALL: &str = "local replies = {}
     for i, line in ipairs(ARGV) do
         local words = {}
@@ -54,7 +111,7 @@ fn scenario_server() -> Server {
 
 /// The replies to the scenario, each command on its own.
 fn plainly(conn: &mut Conn) -> Vec<Reply> {
-    SCENARIO.iter().map(|line| conn.cmd(&words(line))).collect()
+    lines().iter().map(|line| conn.cmd(&words(line))).collect()
 }
 
 #[test]
@@ -83,6 +140,10 @@ fn the_scenario_is_what_it_looks_like() {
     let rest = [&replies[9..10], &replies[10..13]].concat();
     assert_eq!(rest, [nil(), int(1), int(0), nil()]);
     assert!(replies[16..28].iter().all(Reply::is_error));
+    let more = &replies[SCENARIO.len()..];
+    let errors = more.iter().filter(|reply| reply.is_error()).count();
+    assert_eq!(errors, 9);
+    assert!(more[more.len() - errors..].iter().all(Reply::is_error));
 }
 
 /// Runs the scenario plainly on one server and as `run` does on another.
@@ -91,8 +152,8 @@ fn gives_the_same(run: impl Fn(&Server) -> Vec<Reply>) {
     let (one, other) = (scenario_server(), scenario_server());
     let plain = plainly(&mut one.conn());
     let replies = run(&other);
-    assert_eq!(replies.len(), SCENARIO.len());
-    for (n, line) in SCENARIO.iter().enumerate() {
+    assert_eq!(replies.len(), lines().len());
+    for (n, line) in lines().iter().enumerate() {
         assert_eq!(replies[n], plain[n], "{line}");
     }
     let digest = |server: &Server| cmd!(server.conn(), "DEBUG", "DIGEST");
@@ -108,7 +169,7 @@ fn gives_the_same(run: impl Fn(&Server) -> Vec<Reply>) {
 }
 
 fn scenario_args() -> Vec<Vec<u8>> {
-    SCENARIO
+    lines()
         .iter()
         .map(|line| line.as_bytes().to_vec())
         .collect()
@@ -117,7 +178,7 @@ fn scenario_args() -> Vec<Vec<u8>> {
 #[test]
 fn a_transaction_gets_the_same_replies() {
     gives_the_same(|server| {
-        let commands: Vec<_> = SCENARIO.iter().map(|line| words(line)).collect();
+        let commands: Vec<_> = lines().iter().map(|line| words(line)).collect();
         server.conn().exec_multi(&commands)
     });
 }
@@ -201,6 +262,15 @@ fn read_only_scripts_may_peek_and_nothing_else() {
     for call in [
         "'RL.GCRA', KEYS[1], 10, 10, 1000",
         "'RL.TOKENBUCKET', KEYS[1], 10, 10, 1000",
+        "'RL.LEAKYBUCKET', KEYS[1], 10, 10, 1000",
+        "'RL.FIXEDWINDOW', 'new', 10, 1000",
+        "'RL.SLIDINGWINDOW', 'new', 10, 1000",
+        "'RL.SLIDINGLOG', 'new', 10, 1000",
+        "'RL.ALL', 1, KEYS[1], 'GCRA', 10, 10, 1000",
+        "'RL.CHARGE', KEYS[1], 'GCRA', 10, 10, 1000",
+        "'RL.REFUND', KEYS[1], 'GCRA', 10, 10, 1000",
+        "'RL.BLOCK', KEYS[1], 1000",
+        "'CL.THROTTLE', KEYS[1], 9, 10, 1, 0",
         "'RL.RESET', KEYS[1]",
     ] {
         let script = format!("return redis.pcall({call})");

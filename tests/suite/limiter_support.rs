@@ -84,6 +84,93 @@ impl Bucket {
     }
 }
 
+/// The body of a FIXEDWINDOW's state: what it has counted since its start.
+pub(crate) fn fixed_window((limit, window_ms): (u32, u64), start_us: i64, count: u64) -> Vec<u8> {
+    let mut out = vec![1];
+    out.extend(start_us.to_le_bytes());
+    out.extend(count.to_le_bytes());
+    out.extend(limit.to_le_bytes());
+    out.extend(window_ms.to_le_bytes());
+    out
+}
+
+/// The body of a SLIDINGWINDOW's state; `counts` are the current window's and the previous one's.
+pub(crate) fn sliding_window(
+    (limit, window_ms): (u32, u64),
+    start_us: i64,
+    counts: [u64; 2],
+) -> Vec<u8> {
+    let mut out = vec![2];
+    out.extend(start_us.to_le_bytes());
+    out.extend(counts.map(u64::to_le_bytes).concat());
+    out.extend(limit.to_le_bytes());
+    out.extend(window_ms.to_le_bytes());
+    out
+}
+
+/// The body of a SLIDINGLOG's state; `entries` are an instant and the total up to it.
+pub(crate) fn sliding_log(
+    (limit, window_ms): (u32, u64),
+    base: u64,
+    entries: &[(u64, u64)],
+) -> Vec<u8> {
+    let mut out = vec![3];
+    out.extend(limit.to_le_bytes());
+    out.extend(window_ms.to_le_bytes());
+    out.extend(base.to_le_bytes());
+    out.extend((entries.len() as u32).to_le_bytes());
+    for (at_us, total) in entries {
+        out.extend(at_us.to_le_bytes());
+        out.extend(total.to_le_bytes());
+    }
+    out
+}
+
+/// The body of a SLIDINGLOG's effect: behind the entry at `behind_us` there is one more, and what
+/// had a total up to `base` is gone.
+pub(crate) fn log_step(
+    (limit, window_ms): (u32, u64),
+    base: u64,
+    behind_us: i64,
+    (at_us, total): (i64, u64),
+) -> Vec<u8> {
+    let mut out = vec![16];
+    out.extend(limit.to_le_bytes());
+    out.extend(window_ms.to_le_bytes());
+    out.extend(base.to_le_bytes());
+    out.extend(behind_us.to_le_bytes());
+    out.extend(at_us.to_le_bytes());
+    out.extend(total.to_le_bytes());
+    out
+}
+
+/// Another body, or [`UNUSED`], below a block.
+pub(crate) fn blocked(from_us: i64, until_us: i64, below: &[u8]) -> Vec<u8> {
+    let mut out = vec![4];
+    out.extend(from_us.to_le_bytes());
+    out.extend(until_us.to_le_bytes());
+    out.extend(below);
+    out
+}
+
+/// What stands below a block of a key without any use.
+pub(crate) const UNUSED: &[u8] = &[5];
+
+/// A body as it is stored.
+pub(crate) fn stored(body: &[u8]) -> Vec<u8> {
+    [&[1], body].concat()
+}
+
+/// What DUMP answers for a limiter with this body.
+pub(crate) fn limiter_dump(body: &[u8]) -> Vec<u8> {
+    dump("sluice-rl", 1, &stored(body))
+}
+
+/// The effect of a limiter with this body.
+pub(crate) fn limiter_effect(key: &str, now_us: i64, body: &[u8]) -> Vec<Vec<u8>> {
+    args![EFFECT, key, effect(now_us, body)]
+}
+
 /// A key's deadline: the millisecond at which all is drained, rounded up, and the slack.
 pub(crate) fn deadline_ms(at_us: i64, drain_us: i64) -> i64 {
     (at_us + drain_us + 999) / 1000 + SLACK_MS

@@ -831,6 +831,15 @@ fn whoever_finds_a_key_over_deletes_it_first() {
     for (line, expected) in [
         ("RL.GCRA k 2 1 1000", five([1, 2, 1, 0, 1000])),
         ("RL.TOKENBUCKET k 2 1 1000", five([1, 2, 1, 0, 1000])),
+        ("RL.LEAKYBUCKET k 2 1 1000", five([1, 2, 1, 0, 1000])),
+        ("RL.CHARGE k GCRA 2 1 1000", five([1, 2, 1, 0, 1000])),
+        ("RL.REFUND k GCRA 2 1 1000", five([1, 2, 2, 0, 0])),
+        (
+            "RL.ALL 1 k GCRA 2 1 1000",
+            array([int(1), int(-1), five([1, 2, 1, 0, 1000])]),
+        ),
+        ("CL.THROTTLE k 1 1 1", five([0, 2, 1, -1, 1])),
+        ("CL.THROTTLE k 1 1 1 0", five([0, 2, 2, -1, 0])),
         ("RL.PEEK k GCRA 2 1 1000", five([1, 2, 2, 0, 0])),
         ("RL.INFO k", nil()),
         ("RL.RESET k k", int(0)),

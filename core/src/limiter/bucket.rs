@@ -5,34 +5,26 @@
 //! admitted iff the drained debt and its own n·P fit into the capacity K·P. This is the
 //! generic cell rate algorithm (ITU-T I.371) in its virtual-scheduling form, with the
 //! theoretical arrival time written as a debt; a token bucket that counts what is taken
-//! instead of what is left is the same thing.
+//! instead of what is left is the same thing, and so is a leaky bucket, whose caller waits
+//! until the debt ahead of it has drained.
 
-use super::policy::BucketPolicy;
-use super::{Change, Limiter, Verdict};
+use super::meter::{ends_at, Meter};
+use super::policy::{BucketPolicy, MAX_PERIOD_MS, MAX_TOKENS};
+use super::Shape;
 use crate::codec::{Blob, Malformed, Reader};
-use crate::{Micros, Millis};
+use crate::{Error, Micros, Millis};
 
-/// A debt and the policy it is counted under.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A debt and the policy it is counted under. Packed: a limiter is one small allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub struct Bucket {
     debt: Debt,
-    /// Each server's own, and no part of the encoding.
-    pub(super) sending: Sending,
     /// When the debt was this.
     at: Micros,
     policy: BucketPolicy,
 }
 
-/// When an effect last carried a key's state, and whether it has changed since.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sending {
-    /// The low 32 bits of that millisecond.
-    pub(super) sent: u32,
-    pub(super) is_behind: bool,
-}
-
-/// Ticks, up to 2^96: the largest debt that 100 years can drain is below 2^82. In two
-/// parts and packed, so that a bucket is 40 bytes and not the 64 that a u128 makes of it.
+/// Ticks, up to 2^96: the largest debt that 100 years can drain is below 2^82.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 struct Debt {
@@ -54,75 +46,57 @@ impl Debt {
 }
 
 impl Bucket {
-    /// Decides a call of `cost` tokens, 1..=capacity, under `policy`.
-    pub(super) fn decide(
-        stored: Option<&Bucket>,
-        policy: &BucketPolicy,
-        cost: u64,
-        now: Micros,
-    ) -> (Verdict, Change) {
-        let debt = stored.map_or(0, |bucket| bucket.debt_under(policy, now));
-        let after = debt + u128::from(cost) * policy.token();
-        let full = policy.full();
-        if after <= full {
-            let verdict = verdict(policy, true, after, 0);
-            let charged = Bucket {
-                debt: Debt::new(after),
-                sending: stored.map_or(Sending::default(), |bucket| bucket.sending),
-                at: now,
-                policy: *policy,
-            };
-            return (verdict, Change::Charged(Limiter::Bucket(charged)));
+    /// The policy of what was last counted.
+    pub(super) fn policy(&self) -> BucketPolicy {
+        self.policy
+    }
+}
+
+impl Meter for Bucket {
+    type Policy = BucketPolicy;
+    /// The debt that is left, in the ticks of the policy.
+    type Reading = u128;
+
+    const NAME: &'static str = "bucket";
+
+    fn in_shape(shape: &Shape) -> Option<&Bucket> {
+        match shape {
+            Shape::Bucket(bucket) => Some(bucket),
+            _ => None,
         }
-        let wait_us = (after - full).div_ceil(policy.drain_per_us());
-        let verdict = verdict(policy, false, debt, wait_us);
-        // Under its own policy the key lives long enough already.
-        let until = stored
-            .is_none_or(|bucket| bucket.policy != *policy)
-            .then(|| ends_at(now, verdict.reset_us));
-        let change = match stored {
-            Some(bucket) if bucket.at > now => Change::Rebased {
-                state: Limiter::Bucket(Bucket {
-                    at: now,
-                    ..bucket.clone()
-                }),
-                until,
-            },
-            _ => Change::None { until },
-        };
-        (verdict, change)
     }
 
-    /// The verdict that [`Bucket::decide`] would give, with nothing spent.
-    pub(super) fn peek(
-        stored: Option<&Bucket>,
-        policy: &BucketPolicy,
-        cost: u64,
-        now: Micros,
-    ) -> Verdict {
-        let debt = stored.map_or(0, |bucket| bucket.debt_under(policy, now));
-        let after = debt + u128::from(cost) * policy.token();
-        let over = after.saturating_sub(policy.full());
-        verdict(
-            policy,
-            over == 0,
-            debt,
-            over.div_ceil(policy.drain_per_us()),
-        )
+    fn in_shape_mut(shape: &mut Shape) -> Option<&mut Bucket> {
+        match shape {
+            Shape::Bucket(bucket) => Some(bucket),
+            _ => None,
+        }
     }
 
-    /// The debt that is left now, in the ticks of `policy`.
-    ///
+    fn into_shape(self) -> Shape {
+        Shape::Bucket(self)
+    }
+
+    fn unused(policy: &BucketPolicy, now: Micros) -> Bucket {
+        Bucket {
+            debt: Debt::new(0),
+            at: now,
+            policy: *policy,
+        }
+    }
+
     /// Another policy than the stored one reads the debt in its own ticks, rounded up to
     /// one, and at most as much as its own capacity, so that it neither finds free quota
     /// nor is locked out for longer than it could be by itself. Under an unchanged capacity
     /// an overdraft stands. Then it drains at the caller's rate since the stored time;
     /// a clock that stepped back drains nothing.
-    fn debt_under(&self, policy: &BucketPolicy, now: Micros) -> u128 {
+    #[inline(always)]
+    fn read(&self, policy: &BucketPolicy, now: Micros) -> u128 {
         let mut debt = self.debt.ticks();
-        if self.policy != *policy {
-            debt = (debt * policy.token()).div_ceil(self.policy.token());
-            if self.policy.capacity() != policy.capacity() {
+        let stored = self.policy;
+        if stored != *policy {
+            debt = (debt * policy.token()).div_ceil(stored.token());
+            if stored.capacity() != policy.capacity() {
                 debt = debt.min(policy.full());
             }
         }
@@ -130,69 +104,130 @@ impl Bucket {
         debt.saturating_sub(u128::from(elapsed) * policy.drain_per_us())
     }
 
-    /// The policy of the last admission.
-    pub fn policy(&self) -> &BucketPolicy {
-        &self.policy
+    #[inline(always)]
+    fn wait_us(&self, debt: u128, policy: &BucketPolicy, cost: u64, _: Micros) -> Option<u128> {
+        let over = (debt + u128::from(cost) * policy.token()).saturating_sub(policy.full());
+        (over > 0).then(|| div_ceil(over, policy.drain_per_us()))
     }
 
-    pub(super) fn is_drained(&self, now: Micros) -> bool {
-        self.debt_under(&self.policy, now) == 0
+    #[inline(always)]
+    fn left(&self, debt: u128, policy: &BucketPolicy, _: Micros) -> (u64, u128) {
+        let remaining = div(policy.full().saturating_sub(debt), policy.token());
+        (remaining as u64, div_ceil(debt, policy.drain_per_us()))
     }
 
-    pub(super) fn drained_at(&self) -> Millis {
-        let drain_us = self.debt.ticks().div_ceil(self.policy.drain_per_us());
+    #[inline(always)]
+    fn spend(
+        &mut self,
+        debt: u128,
+        policy: &BucketPolicy,
+        cost: u64,
+        now: Micros,
+    ) -> Result<u128, Error> {
+        let debt = debt + u128::from(cost) * policy.token();
+        if debt > policy.max_debt() {
+            return Err(Error::ChargeTooLarge);
+        }
+        self.owe(debt, policy, now);
+        Ok(debt)
+    }
+
+    fn refund(&mut self, debt: u128, policy: &BucketPolicy, cost: u64, now: Micros) -> u128 {
+        // An overdraft under a faster policy can be more than this one drains in 100 years.
+        let debt = debt.saturating_sub(u128::from(cost) * policy.token());
+        let debt = debt.min(policy.max_debt());
+        self.owe(debt, policy, now);
+        debt
+    }
+
+    fn rebase(&mut self, now: Micros) -> bool {
+        let is_ahead = self.at.0 > now.0;
+        if is_ahead {
+            self.at = now;
+        }
+        is_ahead
+    }
+
+    fn is_under(&self, policy: &BucketPolicy) -> bool {
+        self.policy() == *policy
+    }
+
+    fn matters_until(&self) -> Millis {
+        let policy = self.policy;
+        let drain_us = div_ceil(self.debt.ticks(), policy.drain_per_us());
         ends_at(self.at, drain_us)
     }
 
-    pub(super) fn encode(&self, out: &mut Blob) {
-        out.u64(self.debt.low);
-        out.u32(self.debt.high);
-        out.u64(self.at.0);
-        out.u32(self.policy.capacity());
-        out.u32(self.policy.count());
-        out.u64(self.policy.period_ms());
+    fn is_drained(&self, now: Micros) -> bool {
+        self.read(&self.policy(), now) == 0
     }
 
-    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Bucket, Malformed> {
+    fn facts(&self, _: Micros) -> Vec<(&'static str, u64)> {
+        let policy = self.policy;
+        vec![
+            ("count", u64::from(policy.count())),
+            ("period_ms", policy.period_ms()),
+        ]
+    }
+
+    fn encode(&self, out: &mut Blob) {
+        let (debt, policy) = (self.debt, self.policy);
+        out.u64(debt.low);
+        out.u32(debt.high);
+        out.u64(self.at.0);
+        out.u32(policy.capacity());
+        out.u32(policy.count());
+        out.u64(policy.period_ms());
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Bucket, Malformed> {
         let debt = Debt {
             low: from.u64()?,
             high: from.u32()?,
         };
         let at = from.clock()?;
         let (capacity, count, period_ms) = (from.u32()?, from.u32()?, from.u64()?);
-        let tokens = 1..=BucketPolicy::MAX_TOKENS as u32;
+        let tokens = 1..=MAX_TOKENS as u32;
         if !tokens.contains(&capacity)
             || !tokens.contains(&count)
-            || !(1..=BucketPolicy::MAX_PERIOD_MS).contains(&period_ms)
+            || !(1..=MAX_PERIOD_MS).contains(&period_ms)
         {
             return Err(Malformed::Corrupt);
         }
         let policy =
             BucketPolicy::new(capacity, count, period_ms).map_err(|_| Malformed::Corrupt)?;
-        if debt.ticks() > BucketPolicy::MAX_DRAIN_US * policy.drain_per_us() {
+        // An overdraft is what RL.CHARGE may leave: as much as 100 years drain.
+        if debt.ticks() > policy.max_debt() {
             return Err(Malformed::Corrupt);
         }
-        Ok(Bucket {
-            debt,
-            sending: Sending::default(),
-            at,
-            policy,
-        })
+        Ok(Bucket { debt, at, policy })
     }
 }
 
-fn verdict(policy: &BucketPolicy, allowed: bool, debt: u128, wait_us: u128) -> Verdict {
-    Verdict {
-        allowed,
-        limit: u64::from(policy.capacity()),
-        remaining: (policy.full().saturating_sub(debt) / policy.token()) as u64,
-        wait_us,
-        reset_us: debt.div_ceil(policy.drain_per_us()),
+impl Bucket {
+    #[inline(always)]
+    fn owe(&mut self, debt: u128, policy: &BucketPolicy, now: Micros) {
+        *self = Bucket {
+            debt: Debt::new(debt),
+            at: now,
+            policy: *policy,
+        };
     }
 }
 
-/// The millisecond in which `us` from `from` are over. Saturates at what a TTL can be.
-fn ends_at(from: Micros, us: u128) -> Millis {
-    let end_ms = (u128::from(from.0) + us).div_ceil(1000);
-    Millis(u64::try_from(end_ms).map_or(Millis::BOUND - 1, |ms| ms.min(Millis::BOUND - 1)))
+/// Most quantities fit into 64 bits, where a division is one instruction.
+#[inline(always)]
+fn div(n: u128, d: u128) -> u128 {
+    match (u64::try_from(n), u64::try_from(d)) {
+        (Ok(n), Ok(d)) => u128::from(n / d),
+        _ => n / d,
+    }
+}
+
+#[inline(always)]
+fn div_ceil(n: u128, d: u128) -> u128 {
+    match (u64::try_from(n), u64::try_from(d)) {
+        (Ok(n), Ok(d)) => u128::from(n.div_ceil(d)),
+        _ => n.div_ceil(d),
+    }
 }
