@@ -30,7 +30,11 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let calls = metrics::calls(Algorithm::Gcra);
     if quantity == 0 {
         let mut key = Key::<Limiter>::open_to_read(ctx, name)?;
-        let verdict = Limiter::peek(key.value().as_deref(), &policy, 0, now)?;
+        let mut verdict = Limiter::peek(key.value().as_deref(), &policy, 0, now)?;
+        // Nothing is asked for, which an overdraft denies as little as an empty bucket.
+        verdict.allowed = key
+            .value()
+            .is_none_or(|limiter| limiter.blocked_us(now) == 0);
         calls.peeked.hit();
         return Ok(reply(ctx, &verdict, true));
     }

@@ -19,7 +19,8 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         return Ok(Reply::Nil);
     };
     let mut fields = Vec::new();
-    if let Some(policy) = limiter.policy() {
+    let is_used = limiter.is_used(now);
+    if let Some(policy) = limiter.policy().filter(|_| is_used) {
         let verdict = Limiter::peek(Some(limiter), &policy, 1, now)?;
         let [_, limit, remaining, _, reset_ms] = verdict.reply();
         fields.push(("limit", limit));
@@ -30,7 +31,8 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
 
     ctx.reply_map(1 + fields.len());
     ctx.reply_bytes(b"algorithm");
-    ctx.reply_bytes(limiter.algorithm().as_bytes());
+    let algorithm = if is_used { limiter.algorithm() } else { "none" };
+    ctx.reply_bytes(algorithm.as_bytes());
     for (name, value) in fields {
         ctx.reply_bytes(name.as_bytes());
         ctx.reply_integer(value);

@@ -100,6 +100,12 @@ fn while_blocked_a_queue_says_when_the_block_ends_and_no_hold() {
     run(&mut c, &[("RL.PEEK k LEAKYBUCKET 10 10 1000", denied)]);
     let all = c.cmd(&words("RL.ALL 1 k LEAKYBUCKET 10 10 1000"));
     assert_eq!(all, array([int(0), int(0), five(denied)]));
+    // Nor does the hold decide which of several policies binds.
+    run(&mut c, &[("RL.GCRA other 1 1 300", [1, 1, 0, 0, 300])]);
+    let two = "RL.ALL 2 k other LEAKYBUCKET 10 10 1000 GCRA 1 1 300";
+    let other = five([0, 1, 0, 300, 300]);
+    let expected = array([int(0), int(1), five(denied), other]);
+    assert_eq!(c.cmd(&words(two)), expected);
     let charge = "RL.CHARGE k LEAKYBUCKET 10 10 1000";
     run(&mut c, &[(charge, [0, 10, 0, 150, 500])]);
 }
@@ -185,17 +191,22 @@ fn info_shows_a_block_of_an_unused_key_and_of_each_algorithm() {
         let info = cmd!(two, "RL.INFO", "k");
         // Of what is used below the block, and the longer of the two times.
         assert_eq!(info.field("blocked_ms"), &int(5000), "{policy}");
-        let limit_and_left = ["limit", "remaining", "reset_ms"].map(|f| info.field(f).as_int());
-        assert_eq!(limit_and_left, [10, 0, 5000], "{policy}");
-        server.clock().advance_ms(reset_ms);
         let name = if policy.contains("WINDOW") || policy.contains("LOG") {
             policy.split(' ').next().expect("a name")
         } else {
             "bucket"
         };
-        let info = cmd!(two, "RL.INFO", "k");
         assert_eq!(info.field("algorithm"), &bulk(name), "{policy}");
-        assert_eq!(info.field("blocked_ms"), &int(5000 - reset_ms), "{policy}");
+        let limit_and_left = ["limit", "remaining", "reset_ms"].map(|f| info.field(f).as_int());
+        assert_eq!(limit_and_left, [10, 0, 5000], "{policy}");
+        server.clock().advance_ms(reset_ms);
+        // What was used has drained: the key is as good as one that is only blocked.
+        let left = [
+            ("algorithm", bulk("none")),
+            ("blocked_ms", int(5000 - reset_ms)),
+        ];
+        let flat = left.into_iter().flat_map(|(f, v)| [bulk(f), v]);
+        assert_eq!(cmd!(two, "RL.INFO", "k"), array(flat), "{policy}");
     }
 }
 

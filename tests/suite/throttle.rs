@@ -109,6 +109,15 @@ fn quantity_0_looks_and_changes_nothing() {
             ("CL.THROTTLE k 2 1 3600 0", five([0, 3, 0, -1, 10_800])),
         ],
     );
+    // Nor in an overdraft, which redis-cell does not know.
+    cmd!(c, "RL.CHARGE", "k", "GCRA", 3, 1, 60_000, "COST", 2);
+    answers(
+        &server,
+        &[
+            ("CL.THROTTLE k 2 1 60 0", five([0, 3, 0, -1, 300])),
+            ("CL.THROTTLE k 2 1 60", five([1, 3, 0, 180, 300])),
+        ],
+    );
 }
 
 #[test]

@@ -216,6 +216,11 @@ impl Limiter {
         }
     }
 
+    /// Whether anything is used, blocked or not.
+    pub fn is_used(&self, now: Micros) -> bool {
+        !self.limiter().is_drained(now)
+    }
+
     /// What RL.INFO calls the algorithm.
     pub fn algorithm(&self) -> &'static str {
         self.shape.name()
