@@ -257,7 +257,8 @@ fn a_new_interval_holds_from_the_next_call() {
         let mut c = apart(&chain, 0);
         let mut tap = Tap::on(&chain);
         let mut effects = |c: &mut Conn| {
-            cmd!(c, "RL.GCRA", "k", 10_000, 1000, 1000);
+            let reply = cmd!(c, "RL.GCRA", "k", 10_000, 1000, 1000);
+            assert_eq!(reply.items()[0], int(1), "{reply:?}");
             tap.take().len()
         };
         assert_eq!([effects(&mut c), effects(&mut c)], [1, 1]);

@@ -14,7 +14,8 @@ fn refused<S: AsRef<str>>(server: &Server, bodies: impl IntoIterator<Item = (S, 
         assert_eq!(reply, bad(), "{}: {}", name.as_ref(), body.escape_ascii());
     }
     assert_eq!(cmd!(c, "EXISTS", "k"), int(0));
-    assert_eq!(counter(server, "rl_keys"), 0);
+    // A long log that was deleted before may still be on its way out.
+    eventually("nothing is left", || counter(server, "rl_keys") == 0);
 }
 
 #[test]
