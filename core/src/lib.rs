@@ -8,6 +8,7 @@
 pub mod codec;
 pub mod error;
 pub mod guard;
+pub mod holders;
 pub mod identity;
 pub mod limiter;
 pub mod lock;

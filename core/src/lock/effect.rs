@@ -3,6 +3,7 @@
 
 use super::{Hold, Lock};
 use crate::codec::{Blob, Malformed, Reader};
+use crate::holders::Held;
 use crate::state::State;
 use crate::{Micros, Token};
 

@@ -1,6 +1,7 @@
 //! One owner's hold on a lock.
 
 use crate::codec::{Blob, Malformed, Reader};
+use crate::holders::Held;
 use crate::{Identity, Micros, Millis, Token};
 
 /// One owner's hold: its lease, its fencing token, and how often it entered.
@@ -92,9 +93,26 @@ impl Hold {
         }
         extended || request.is_reentrant
     }
+}
+
+impl Held for Hold {
+    const MIN_LEN: usize = 4 * 8 + 4 + 2 * 2 + 1;
+    const MOST: usize = u32::MAX as usize;
+
+    fn token(&self) -> Token {
+        self.token
+    }
+
+    fn deadline(&self) -> Millis {
+        self.deadline
+    }
+
+    fn owner(&self) -> &[u8] {
+        self.holder.owner()
+    }
 
     #[inline]
-    pub(super) fn encode(&self, out: &mut Blob) {
+    fn encode(&self, out: &mut Blob) {
         out.u64(self.token.get());
         out.u64(self.deadline.0);
         out.u64(self.granted.0);
@@ -103,7 +121,7 @@ impl Hold {
         self.holder.encode(out);
     }
 
-    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Hold, Malformed> {
+    fn decode(from: &mut Reader<'_>) -> Result<Hold, Malformed> {
         let hold = Hold {
             token: from.token()?,
             deadline: from.instant()?,
@@ -120,10 +138,6 @@ impl Hold {
         }
         Ok(hold)
     }
-
-    /// The fewest bytes that a hold takes: lengths are checked against it before anything is
-    /// allocated.
-    pub(super) const MIN_LEN: usize = 4 * 8 + 4 + 2 * 2 + 1;
 }
 
 /// MAXHOLD is at least 1 ms after a grant, so that 0 is free to say that there is none.

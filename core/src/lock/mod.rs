@@ -2,15 +2,17 @@
 
 mod effect;
 mod hold;
-mod readers;
 
 pub use effect::{Change, LockEffect};
 pub use hold::{Hold, Request};
-pub use readers::Readers;
 
 use crate::codec::{Blob, Malformed, Reader};
+use crate::holders::{Held, Holders};
 use crate::state::State;
 use crate::{Error, Micros, Millis, Token};
+
+/// The readers of a shared lock.
+pub type Readers = Holders<Hold>;
 
 /// The state of a lock key. A free lock has no key; a stored one can still be over, when a
 /// foreign PERSIST or a stepped clock kept the key longer than the deadlines inside.
