@@ -4,10 +4,11 @@ use crate::boundary::datatype::DataType;
 use crate::{tokens, waiting};
 use hdrhistogram::Histogram;
 use sluice_core::limiter::Algorithm;
-use sluice_core::{Guard, Limiter, Lock, Millis};
+use sluice_core::{Guard, Limiter, Lock, Millis, Semaphore};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::LocalKey;
 
 /// Counts events since the load. Written by the server's main thread only, so that a plain
 /// load and store will do.
@@ -76,24 +77,71 @@ thread_local! {
     // The server's main thread only.
     static HOLD_MS: Times = const { Times::new() };
     static WAIT_US: Times = const { Times::new() };
+    static SEM_HOLD_MS: Times = const { Times::new() };
+    static SEM_WAIT_US: Times = const { Times::new() };
 }
 
-/// A hold has ended, released, forced or lapsed, after `ms`.
-pub(crate) fn held(ms: u64) {
-    HOLD_MS.with(|times| times.record(ms));
+/// What is counted alike for every kind of key that is held for a lease.
+pub(crate) struct Leases {
+    pub(crate) granted: &'static Counter,
+    pub(crate) timed_out: &'static Counter,
+    pub(crate) queue_full: &'static Counter,
+    pub(crate) expired: &'static Counter,
+    pub(crate) sessions_closed: &'static Counter,
+    hold_ms: &'static LocalKey<Times>,
+    wait_us: &'static LocalKey<Times>,
+}
+
+pub(crate) static LOCKS: Leases = Leases {
+    granted: &LOCK_GRANTED,
+    timed_out: &LOCK_TIMED_OUT,
+    queue_full: &QUEUE_FULL,
+    expired: &LOCK_EXPIRED,
+    sessions_closed: &LOCK_SESSIONS_CLOSED,
+    hold_ms: &HOLD_MS,
+    wait_us: &WAIT_US,
+};
+
+pub(crate) static SEMAPHORES: Leases = Leases {
+    granted: &SEM_GRANTED,
+    timed_out: &SEM_TIMED_OUT,
+    queue_full: &SEM_QUEUE_FULL,
+    expired: &SEM_EXPIRED,
+    sessions_closed: &SEM_SESSIONS_CLOSED,
+    hold_ms: &SEM_HOLD_MS,
+    wait_us: &SEM_WAIT_US,
+};
+
+impl Leases {
+    /// A hold has ended, released, forced or lapsed, after `ms`.
+    pub(crate) fn held(&self, ms: u64) {
+        self.hold_ms.with(|times| times.record(ms));
+    }
+
+    /// A wait has ended in a grant.
+    pub(crate) fn waited(&self, us: u64) {
+        self.wait_us.with(|times| times.record(us));
+    }
+
+    /// A lease has run out before its owner released it.
+    pub(crate) fn lapsed(&self, granted: Millis, deadline: Millis) {
+        self.expired.hit();
+        self.held(deadline.since(granted));
+    }
 }
 
 /// Those leases in `lock` that are over have run out before their owners released them.
 pub(crate) fn leases_expired(lock: &Lock, now: Millis) {
     for hold in lock.holds().filter(|hold| hold.is_over(now)) {
-        LOCK_EXPIRED.hit();
-        held(hold.deadline.since(hold.granted));
+        LOCKS.lapsed(hold.granted, hold.deadline);
     }
 }
 
-/// A wait has ended in a grant.
-pub(crate) fn waited(us: u64) {
-    WAIT_US.with(|times| times.record(us));
+/// The same of a semaphore.
+pub(crate) fn permits_expired(semaphore: &Semaphore, now: Millis) {
+    for hold in semaphore.holds().filter(|hold| hold.is_over(now)) {
+        SEMAPHORES.lapsed(hold.granted, hold.deadline);
+    }
 }
 
 macro_rules! counters {
@@ -126,6 +174,19 @@ counters! {
     QUEUE_FULL = c"lock_queue_full";
     /// Leases that ran out before their owner released them.
     LOCK_EXPIRED = c"lock_leases_expired";
+    SEM_GRANTED = c"sem_granted";
+    SEM_BUSY = c"sem_busy";
+    /// ACQUIRE of a holder that held its permits already.
+    SEM_RETRIED = c"sem_idempotent_retries";
+    /// Calls, not permits.
+    SEM_RELEASED = c"sem_released";
+    SEM_NOT_HOLDER = c"sem_release_not_holder";
+    SEM_RENEWED = c"sem_renewed";
+    SEM_LOST = c"sem_renew_lost";
+    SEM_TIMED_OUT = c"sem_wait_timeouts";
+    SEM_QUEUE_FULL = c"sem_queue_full";
+    SEM_EXPIRED = c"sem_leases_expired";
+    SEM_SESSIONS_CLOSED = c"sem_sessions_closed";
     GUARD_ACCEPTED = c"guard_accepted";
     GUARD_STALE = c"guard_stale";
     /// RL.BLOCK.
@@ -220,10 +281,30 @@ pub(crate) fn fields(field: &mut dyn FnMut(&CStr, u64)) {
         ];
         times.fields(names, field);
     });
+    SEM_HOLD_MS.with(|times| {
+        let names = [
+            c"sem_hold_ms_p50",
+            c"sem_hold_ms_p95",
+            c"sem_hold_ms_p99",
+            c"sem_hold_ms_max",
+        ];
+        times.fields(names, field);
+    });
+    SEM_WAIT_US.with(|times| {
+        let names = [
+            c"sem_wait_us_p50",
+            c"sem_wait_us_p95",
+            c"sem_wait_us_p99",
+            c"sem_wait_us_max",
+        ];
+        times.fields(names, field);
+    });
     field(c"waiters", waiting::waiters());
     field(c"waiters_peak", WAITERS_PEAK.0.load(Relaxed));
     field(c"token_high_water", tokens::high_water());
     field(c"lock_keys", Lock::handle().live());
+    field(c"sem_permits", Semaphore::handle().gauge());
+    field(c"sem_keys", Semaphore::handle().live());
     field(c"guard_keys", Guard::handle().live());
     field(c"rl_keys", Limiter::handle().live());
 }

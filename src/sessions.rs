@@ -1,10 +1,11 @@
 //! SESSION: holds that end with the connection that acquired them.
 //!
-//! A binding belongs to this server and this run of it. It is no part of the lock, so that
+//! A binding belongs to this server and this run of it. It is no part of what is stored, so that
 //! whatever moves or copies a key (RENAME, MOVE, COPY, RESTORE, a restart, a failover) keeps
 //! the lease and drops the binding. Connection ids are never used twice, and a hold is freed
 //! only under the token it was bound with.
 
+use crate::waiting::Kind;
 use sluice_core::waiting::KeyName;
 use sluice_core::Token;
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ pub(crate) struct ClientId(pub(crate) u64);
 /// A hold that is bound to a connection.
 #[derive(Clone)]
 pub(crate) struct Bound {
+    pub(crate) kind: Kind,
     pub(crate) key: KeyName,
     pub(crate) owner: Rc<[u8]>,
     pub(crate) token: Token,
@@ -104,6 +106,19 @@ pub(crate) fn forget(db: i32, name: &[u8], keep: impl Fn(Token) -> bool) {
             .collect();
         for token in tokens {
             sessions.unbind(&key, token);
+        }
+    });
+}
+
+/// Drops the bindings of these holds on a key.
+pub(crate) fn forget_holds(db: i32, name: &[u8], tokens: &[Token]) {
+    if none() {
+        return;
+    }
+    with(|sessions| {
+        let key = key_name(db, name);
+        for token in tokens {
+            sessions.unbind(&key, *token);
         }
     });
 }

@@ -2,8 +2,8 @@
 
 use crate::boundary::settings::Setting;
 
-/// The longest lease, KEEP and (later) MAXHOLD that a lock command takes, in ms: a day,
-/// up to a year.
+/// The longest lease, KEEP and MAXHOLD that a command of locks or semaphores takes, in ms: a
+/// day, up to a year.
 pub(crate) static LOCK_MAX_LEASE_MS: Setting =
     Setting::new(c"lock-max-lease-ms", 86_400_000, 1, 31_536_000_000);
 

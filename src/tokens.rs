@@ -2,7 +2,8 @@
 //! received. It only rises, whatever happens to the keys.
 
 use crate::boundary::context::Context;
-use crate::boundary::timer;
+use crate::boundary::datatype::Source;
+use crate::boundary::{clock, timer};
 use sluice_core::{State, Token};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,6 +28,23 @@ pub(crate) fn raise(token: Token) {
     }
 }
 
+/// A value that comes from a file or a RESTORE raises the mark to its highest token. From a
+/// client that must not lie far above both the mark and the clock: one payload could push the
+/// counter to its end.
+pub(crate) fn admit(highest: Option<Token>, from: Source) -> Result<(), &'static str> {
+    let Some(token) = highest else {
+        return Ok(());
+    };
+    if token.get() > high_water()
+        && !token.is_restorable(high_water(), clock::now())
+        && !from.is_trusted()
+    {
+        return Err("RESTORE refused: its token is more than 24 hours ahead of the clock");
+    }
+    raise(token);
+    Ok(())
+}
+
 /// A rewritten append-only file holds keys only, and a free lock has none: without this the
 /// mark would be lost with it. What is propagated after the fork lands behind the rewritten
 /// part, which becomes the file only in a later cron.
@@ -46,7 +64,7 @@ pub(crate) fn propagate_if_due(ctx: Context) {
     }
     FILE_LACKS_MARK.store(false, Relaxed);
     if let Some(mark) = Token::new(high_water()) {
-        let blob = mark.to_effect(crate::boundary::clock::now());
+        let blob = mark.to_effect(clock::now());
         ctx.replicate_keyless_effect(EFFECT, &blob);
     }
 }

@@ -1,5 +1,6 @@
 //! Every error a command can answer, and its exact text on the wire.
 
+use crate::Semaphore;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,17 @@ pub enum Error {
     },
     /// As many clients wait for the key as may.
     QueueFull,
+    /// More permits than the limit, which no waiting would ever grant.
+    PermitsAboveLimit {
+        permits: u32,
+        limit: u32,
+    },
+    /// The holder holds, or waits for, another number of permits than it asks for now.
+    PermitsChanged {
+        permits: u32,
+    },
+    /// As many hold permits of the key as may.
+    TooManyHolders,
     /// The key's slot left this node while a client waited.
     SlotMoved,
     /// SESSION in a script, which has no connection of its own.
@@ -103,6 +115,21 @@ impl fmt::Display for Error {
                 write!(f, "ERR key holds a {holds} limiter, not {wanted}")
             }
             Error::QueueFull => f.write_str("QUEUEFULL too many clients wait for this key"),
+            Error::PermitsAboveLimit { permits, limit } => write!(
+                f,
+                "ERR PERMITS {permits} is above the limit of {limit}: it can never be granted"
+            ),
+            Error::PermitsChanged { permits } => {
+                let s = if *permits == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "ERR this holder asked for {permits} permit{s} before: PERMITS cannot change"
+                )
+            }
+            Error::TooManyHolders => {
+                let most = Semaphore::MAX_HOLDERS;
+                write!(f, "ERR a semaphore has at most {most} holders")
+            }
             Error::SlotMoved => f.write_str(
                 "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
             ),

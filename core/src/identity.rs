@@ -82,6 +82,10 @@ impl Identity {
         }
     }
 
+    pub(crate) fn heap_len(&self) -> usize {
+        self.heap().map_or(0, <[u8]>::len)
+    }
+
     /// The same, for the defragmenter to move.
     pub fn heap_mut(&mut self) -> Option<&mut Box<[u8]>> {
         match &mut self.0 {

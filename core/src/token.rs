@@ -10,6 +10,7 @@ use crate::{Error, Micros};
 pub struct Token(u64);
 
 impl Token {
+    pub(crate) const FIRST: Token = Token(1);
     pub const MAX: u64 = (1 << 53) - 1;
 
     /// How far above both the high-water mark and the clock a token in a client's RESTORE

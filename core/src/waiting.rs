@@ -190,6 +190,12 @@ impl<W> Waiting<W> {
         Some((owner, seats))
     }
 
+    /// Those who wait for a key in the place of `owner`.
+    pub fn seats(&self, db: i32, name: &[u8], owner: &[u8]) -> Option<&[Seat<W>]> {
+        let seats = self.queue(db, name)?.places.get(owner)?;
+        Some(seats)
+    }
+
     /// Takes the head of a key's queue out of it.
     pub fn take_head(&mut self, db: i32, name: &[u8]) -> Option<Group<W>> {
         let queue = queue_mut(&mut self.queues, db, name)?;
@@ -204,7 +210,8 @@ impl<W> Waiting<W> {
         Some(Group { owner, seats })
     }
 
-    /// Takes one waiter whose wait is over: the earliest end first.
+    /// Takes one waiter whose wait is over: the earliest end first. What it asked for is
+    /// what [`Waiting::ended`] shows before.
     pub fn take_ended(&mut self, now: Mono) -> Option<WaiterId> {
         let (until, id) = *self.ends.first()?;
         if until > now {
@@ -212,6 +219,20 @@ impl<W> Waiting<W> {
         }
         self.leave(id);
         Some(id)
+    }
+
+    /// What the waiter asks for whose wait ended first, if one is over.
+    pub fn ended(&self, now: Mono) -> Option<&W> {
+        let (until, id) = self.ends.first()?;
+        if *until > now {
+            return None;
+        }
+        let KeyName { db, name } = &self.waiters[id].key;
+        let seats = self.seats(*db, name, &self.waiters[id].owner)?;
+        seats
+            .iter()
+            .find(|seat| seat.id == *id)
+            .map(|seat| &seat.wish)
     }
 
     /// Notes when the lease of a waited key's holder ends now. A key that was touched is still

@@ -65,6 +65,25 @@ fn every_error_has_its_text() {
             "QUEUEFULL too many clients wait for this key",
         ),
         (
+            Error::PermitsAboveLimit {
+                permits: 5,
+                limit: 3,
+            },
+            "ERR PERMITS 5 is above the limit of 3: it can never be granted",
+        ),
+        (
+            Error::PermitsChanged { permits: 2 },
+            "ERR this holder asked for 2 permits before: PERMITS cannot change",
+        ),
+        (
+            Error::PermitsChanged { permits: 1 },
+            "ERR this holder asked for 1 permit before: PERMITS cannot change",
+        ),
+        (
+            Error::TooManyHolders,
+            "ERR a semaphore has at most 100000 holders",
+        ),
+        (
             Error::SlotMoved,
             "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
         ),

@@ -302,6 +302,8 @@ impl Pair {
 
     fn take_ended(&mut self, now: Mono) {
         let earliest = self.list.waiters.iter().map(|waiter| waiter.until).min();
+        let has_ended = self.real.ended(now).is_some();
+        assert_eq!(has_ended, earliest.is_some_and(|earliest| earliest <= now));
         match self.real.take_ended(now) {
             None => assert!(earliest.is_none_or(|earliest| earliest > now)),
             Some(id) => {

@@ -125,6 +125,11 @@ impl<'a> Args<'a> {
         parse::bytes("owner", self.bytes()?, 1..=Identity::MAX_OWNER)
     }
 
+    /// An owner of permits.
+    pub(crate) fn holder(&mut self) -> Result<&'a [u8], Error> {
+        parse::bytes("holder", self.bytes()?, 1..=Identity::MAX_OWNER)
+    }
+
     pub(crate) fn token(&mut self, name: &'static str) -> Result<Token, Error> {
         let value = self.integer(name, 1..=Token::MAX)?;
         Ok(Token::new(value).expect("in the range of tokens"))

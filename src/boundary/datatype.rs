@@ -51,15 +51,23 @@ pub(crate) trait DataType: State + Clone + 'static {
     /// Roughly the bytes it takes beside its own allocation.
     fn heap_size(&self) -> usize;
 
+    /// What `INFO` shows the sum of over all values that live: a semaphore's permits.
+    #[inline]
+    fn gauge(&self) -> u64 {
+        0
+    }
+
     /// Called when a key that holds this goes: DEL, expiry, eviction, overwrite; not on
     /// FLUSHALL. Must not write.
     fn unlinked(&self, key: Unlinked);
 }
 
-/// The server's handle of a registered type, and how many values of it live.
+/// The server's handle of a registered type, how many values of it live, and the sum of their
+/// gauges.
 pub(crate) struct Handle {
     registered: AtomicPtr<RedisModuleType>,
     live: AtomicU64,
+    gauge: AtomicU64,
 }
 
 impl Handle {
@@ -67,6 +75,7 @@ impl Handle {
         Handle {
             registered: AtomicPtr::new(ptr::null_mut()),
             live: AtomicU64::new(0),
+            gauge: AtomicU64::new(0),
         }
     }
 
@@ -76,6 +85,18 @@ impl Handle {
 
     pub(crate) fn live(&self) -> u64 {
         self.live.load(Relaxed)
+    }
+
+    pub(crate) fn gauge(&self) -> u64 {
+        self.gauge.load(Relaxed)
+    }
+
+    /// A value's gauge has changed.
+    #[inline]
+    pub(super) fn regauge(&self, before: u64, after: u64) {
+        if before != after {
+            self.gauge.fetch_add(after.wrapping_sub(before), Relaxed);
+        }
     }
 }
 
@@ -88,6 +109,7 @@ pub(crate) struct Stored<T: DataType> {
 impl<T: DataType> Stored<T> {
     pub(crate) fn new(value: T) -> Stored<T> {
         T::handle().live.fetch_add(1, Relaxed);
+        T::handle().regauge(0, value.gauge());
         Stored { value }
     }
 }
@@ -95,6 +117,7 @@ impl<T: DataType> Stored<T> {
 impl<T: DataType> Drop for Stored<T> {
     fn drop(&mut self) {
         T::handle().live.fetch_sub(1, Relaxed);
+        T::handle().regauge(self.value.gauge(), 0);
     }
 }
 

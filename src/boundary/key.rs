@@ -23,6 +23,8 @@ pub(crate) struct Key<'a, T: DataType> {
     handle: *mut RedisModuleKey,
     /// The value of our type, NULL when there is none.
     stored: *mut Stored<T>,
+    /// The value's gauge as it has been counted.
+    gauge: u64,
 }
 
 impl<'a, T: DataType> Key<'a, T> {
@@ -62,11 +64,43 @@ impl<'a, T: DataType> Key<'a, T> {
             };
             (handle, stored)
         };
-        Key {
+        let mut key: Key<'_, T> = Key {
             ctx,
             name,
             handle,
             stored,
+            gauge: 0,
+        };
+        key.gauge = key.value().map_or(0, |value| value.gauge());
+        key
+    }
+
+    /// Closes the key while `f` runs, which may change it, and opens it again.
+    pub(crate) fn while_closed(&mut self, f: impl FnOnce()) -> Result<(), Error> {
+        self.close();
+        f();
+        *self = Self::open_to_write(self.ctx, self.name)?;
+        Ok(())
+    }
+
+    /// The value may have gone: subscribers of an event can do anything to the key.
+    fn close(&mut self) {
+        self.stored = ptr::null_mut();
+        let handle = std::mem::replace(&mut self.handle, ptr::null_mut());
+        if !handle.is_null() {
+            // SAFETY: opened by us, and forgotten here.
+            unsafe { (api().close_key)(handle) };
+        }
+    }
+
+    /// Counts the value's gauge as it is now.
+    #[inline]
+    fn count_gauge(&mut self) {
+        let before = self.gauge;
+        if let Some(value) = self.value() {
+            let after = value.gauge();
+            T::handle().regauge(before, after);
+            self.gauge = after;
         }
     }
 
@@ -89,6 +123,7 @@ impl<'a, T: DataType> Key<'a, T> {
             *stored = value;
             return;
         }
+        self.gauge = value.gauge();
         self.stored = Box::into_raw(Box::new(Stored::new(value)));
         // SAFETY: open for writing; the server owns the box from here on and gives it back
         // through the type's `free`.
@@ -156,6 +191,7 @@ impl<'a, T: DataType> Key<'a, T> {
 
     /// Deletes the key, and makes that known.
     pub(crate) fn remove(&mut self) {
+        self.count_gauge();
         self.stored = ptr::null_mut();
         datatype::removing(|| {
             // SAFETY: open for writing.
@@ -225,7 +261,8 @@ impl<'a, T: DataType> Key<'a, T> {
     }
 
     /// Tells watchers and client-side caches that the value changed.
-    fn changed(&self) {
+    fn changed(&mut self) {
+        self.count_gauge();
         // SAFETY: context and name live while the callback runs.
         unsafe { (api().signal_modified_key)(self.ctx.as_ptr(), self.name.as_ptr()) };
     }
@@ -233,9 +270,6 @@ impl<'a, T: DataType> Key<'a, T> {
 
 impl<T: DataType> Drop for Key<'_, T> {
     fn drop(&mut self) {
-        if !self.handle.is_null() {
-            // SAFETY: opened by us and closed only here.
-            unsafe { (api().close_key)(self.handle) };
-        }
+        self.close();
     }
 }

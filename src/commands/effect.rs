@@ -7,10 +7,11 @@ use crate::boundary::datatype::{self, DataType};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::{metrics, tokens};
-use sluice_core::{Error, Guard, Limiter, Lock, Malformed, Micros, State, Token};
+use sluice_core::{Error, Guard, Limiter, Lock, Malformed, Micros, Semaphore, State, Token};
 use std::ffi::CStr;
 
 entry!(sluice_effect_lock, "sluice.lk", apply::<Lock>);
+entry!(sluice_effect_semaphore, "sluice.sm", apply::<Semaphore>);
 entry!(sluice_effect_guard, "sluice.fn", apply::<Guard>);
 entry!(sluice_effect_limiter, "sluice.rl", apply::<Limiter>);
 entry!(sluice_effect_token, "sluice.hw", raise_mark);

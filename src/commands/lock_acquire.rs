@@ -7,6 +7,7 @@ use crate::boundary::context::{Context, Reply};
 use crate::boundary::key::Key;
 use crate::boundary::trampoline::entry;
 use crate::sessions::ClientId;
+use crate::waiting::Kind;
 use crate::{metrics, settings, tokens, types, waiting};
 use sluice_core::lock::{Acquire, Request};
 use sluice_core::{parse, Error, Identity, Lock};
@@ -27,7 +28,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let mut session = is_session.then(|| ClientId(ctx.client_id()));
 
     let mut key = Key::<Lock>::open_to_write(ctx, name)?;
-    let others_wait = waiting::queue_goes_first(ctx, &mut key, name, now);
+    let others_wait = waiting::queue_goes_first(ctx, &mut key, name, now)?;
     let high_water = tokens::high_water();
     let token = match Lock::acquire(key.value(), &request, others_wait, now, high_water)? {
         Acquire::Granted(lock, token) => {
@@ -39,7 +40,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             tokens::raise(token);
             key.set(lock);
             key.publish(now);
-            waiting::moved(ctx, &mut key, name);
+            waiting::moved(ctx, &mut key, name, now);
             metrics::LOCK_GRANTED.hit();
             ctx.notify(c"lock.granted", name);
             token
@@ -56,7 +57,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             match change {
                 Some(change) => {
                     types::lock::publish(ctx, &mut key, name, &change, now);
-                    waiting::moved(ctx, &mut key, name);
+                    waiting::moved(ctx, &mut key, name, now);
                 }
                 None => types::lock::mend_ttl(&mut key, request.owner, now),
             }
@@ -71,8 +72,8 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             metrics::LOCK_BUSY.hit();
             return match wait_ms {
                 Some(wait_ms) if !is_upgrade && ctx.may_block() => {
-                    let lease = waiting::free_after(&mut key).unwrap_or(now.floor_ms());
-                    waiting::join(ctx, name, &request, session, wait_ms, lease)?;
+                    let end = waiting::free_after(&mut key, now).unwrap_or(now.floor_ms());
+                    waiting::join(ctx, name, &request, session, wait_ms, end)?;
                     Ok(Reply::Sent)
                 }
                 _ => Ok(Reply::Nil),
@@ -80,7 +81,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         }
     };
     if let Some(client) = session {
-        waiting::bind(ctx, name, request.owner, token, client);
+        waiting::bind(ctx, Kind::Lock, name, request.owner, token, client);
     }
     Ok(Reply::Integer(token.get()))
 }

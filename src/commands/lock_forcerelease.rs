@@ -36,7 +36,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         }
     };
     for hold in lock.live_holds(now.floor_ms()) {
-        metrics::held(now.floor_ms().since(hold.granted));
+        metrics::LOCKS.held(now.floor_ms().since(hold.granted));
     }
     let line = format!(
         "LOCK.FORCERELEASE key={} {whose} token={} by {}",

@@ -150,7 +150,7 @@ fn extend(
         Renew::Left(left, Some(change)) => {
             waiting::confirmed(ctx, name, owner);
             types::lock::publish(ctx, key, name, &change, now);
-            waiting::moved(ctx, key, name);
+            waiting::moved(ctx, key, name, now);
             left
         }
         Renew::Left(left, None) => {

@@ -53,7 +53,7 @@ pub(super) fn release(
         Some(lock) => lock.release(owner, token, keep_ms, now),
         None => Release::NotHeld,
     };
-    let held = |granted| metrics::held(now.floor_ms().since(granted));
+    let held = |granted| metrics::LOCKS.held(now.floor_ms().since(granted));
     match release {
         Release::NotHeld => return false,
         Release::Freed { granted } => {
@@ -65,7 +65,7 @@ pub(super) fn release(
             sessions::forget(ctx.db(), name.bytes(), |_| false);
             key.set(lock);
             key.publish(now);
-            waiting::moved(ctx, key, name);
+            waiting::moved(ctx, key, name, now);
             metrics::LOCK_KEPT.hit();
             ctx.notify(c"lock.released", name);
         }
@@ -78,7 +78,7 @@ pub(super) fn release(
                     lock.as_ref().is_some_and(|lock| lock.has(token))
                 });
             }
-            waiting::moved(ctx, key, name);
+            waiting::moved(ctx, key, name, now);
             waiting::hand_on(ctx, key, name, now, Some(c"lock.released"));
         }
     }

@@ -33,7 +33,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             match change {
                 Some(change) => {
                     types::lock::publish(ctx, &mut key, name, &change, now);
-                    waiting::moved(ctx, &mut key, name);
+                    waiting::moved(ctx, &mut key, name, now);
                 }
                 None => types::lock::mend_ttl(&mut key, owner, now),
             }

@@ -22,6 +22,10 @@ mod rl_info;
 mod rl_limit;
 mod rl_peek;
 mod rl_reset;
+mod sem_acquire;
+mod sem_info;
+mod sem_release;
+mod sem_renew;
 mod table;
 
 pub(crate) use table::COMMANDS;

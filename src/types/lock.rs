@@ -34,20 +34,8 @@ impl DataType for Lock {
         self.heap_mut()
     }
 
-    /// A loaded token raises the high-water mark. From a client it must not lie far above
-    /// both the mark and the clock: one payload could push the counter to its end.
     fn admit(&self, from: Source) -> Result<(), &'static str> {
-        let Some(token) = self.token() else {
-            return Ok(());
-        };
-        if token.get() > tokens::high_water()
-            && !token.is_restorable(tokens::high_water(), clock::now())
-            && !from.is_trusted()
-        {
-            return Err("RESTORE refused: its token is more than 24 hours ahead of the clock");
-        }
-        tokens::raise(token);
-        Ok(())
+        tokens::admit(self.token(), from)
     }
 
     type Effect = LockEffect;
@@ -94,8 +82,10 @@ pub(crate) fn publish(
         return;
     };
     key.publish_effect(&effect);
-    if change.lapsed > 0 {
-        metrics::LOCK_EXPIRED.add(change.lapsed);
+    if !change.lapsed.is_empty() {
+        for hold in &change.lapsed {
+            metrics::LOCKS.lapsed(hold.granted, hold.deadline);
+        }
         let lock = key.value();
         sessions::forget(ctx.db(), name.bytes(), |token| {
             lock.as_ref().is_some_and(|lock| lock.has(token))

@@ -3,6 +3,7 @@
 mod guard;
 mod limiter;
 pub(crate) mod lock;
+pub(crate) mod semaphore;
 
 use redis_module::raw::RedisModuleCtx;
 
@@ -10,6 +11,7 @@ use redis_module::raw::RedisModuleCtx;
 /// `ctx` must be the context of OnLoad.
 pub(crate) unsafe fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     lock::register(ctx)?;
+    semaphore::register(ctx)?;
     guard::register(ctx)?;
     limiter::register(ctx)
 }

@@ -1,50 +1,69 @@
-//! Granting: who goes first, and handing a lock over in the unit that is running.
+//! Granting: who goes first, and handing a key over in the unit that is running.
 
 use super::revoke::Delivery;
 use super::*;
 use crate::sessions::Bound;
-use crate::{tokens, types};
-use sluice_core::lock::Acquire;
+use crate::tokens;
 use sluice_core::waiting::Group;
 use sluice_core::Token;
 use std::ffi::CStr;
 
-/// Before an ACQUIRE is decided: if others wait for the lock, whoever of them can have it
+/// Before an ACQUIRE is decided: if others wait for the key, whoever of them can have it
 /// goes first. Says whether others still wait. A transaction or a script changes nothing
-/// here; if the lock is free its queue is served afterwards.
+/// here; if the key is free its queue is served afterwards.
+///
+/// The queue may ask for another kind of key than `T`, if the one it waited for has gone, and
+/// then make it one: an error.
 #[inline]
-pub(crate) fn queue_goes_first(
+pub(crate) fn queue_goes_first<T: Leased>(
     ctx: Context,
-    key: &mut Key<'_, Lock>,
+    key: &mut Key<'_, T>,
     name: Text<'_>,
     now: Micros,
-) -> bool {
+) -> Result<bool, Error> {
     if len_of(ctx, name) == 0 {
-        return false;
+        return Ok(false);
     }
     if ctx.may_block() {
         answer_ended();
-        for _ in 0..advance(ctx, key, name, now, false) {
-            ctx.notify(c"lock.granted", name);
-        }
-    } else if free_after(key).is_none_or(|lease| lease.is_past(now.floor_ms())) {
+        serve_before(ctx, key, name, now)?;
+    } else if free_after(key, now).is_none_or(|end| end.is_past(now.floor_ms())) {
         look_soon(ctx.db(), name.bytes());
     }
-    len_of(ctx, name) > 0
+    Ok(len_of(ctx, name) > 0)
 }
 
-/// A lock has become free, as `event` says: grants it to the head of its queue, or deletes
-/// the key if nobody waits.
-#[inline]
-pub(crate) fn hand_over_or_remove(
+fn serve_before<T: Leased>(
     ctx: Context,
-    key: &mut Key<'_, Lock>,
+    key: &mut Key<'_, T>,
+    name: Text<'_>,
+    now: Micros,
+) -> Result<(), Error> {
+    let waited = KeyName {
+        db: ctx.db(),
+        name: name.bytes().into(),
+    };
+    if head_kind(&waited).is_some_and(|kind| kind != T::KIND) {
+        return key.while_closed(|| look_at(ctx, &waited, now));
+    }
+    for _ in 0..advance(ctx, key, name, now, false) {
+        ctx.notify(T::GRANTED, name);
+    }
+    Ok(())
+}
+
+/// Nobody holds a key any more, as `event` says: grants it to the head of its queue,
+/// or deletes it if nobody waits.
+#[inline]
+pub(crate) fn hand_over_or_remove<T: Leased>(
+    ctx: Context,
+    key: &mut Key<'_, T>,
     name: Text<'_>,
     now: Micros,
     event: &CStr,
 ) {
-    if let Some(lock @ Lock::Shared(_)) = key.value() {
-        metrics::leases_expired(lock, now.floor_ms());
+    if let Some(value) = key.value().filter(|value| value.may_have_lapsed()) {
+        value.count_lapsed(now.floor_ms());
     }
     sessions::forget(ctx.db(), name.bytes(), |_| false);
     let mut granted = 0;
@@ -58,15 +77,15 @@ pub(crate) fn hand_over_or_remove(
     // Last of all: a subscriber may do anything to the key.
     ctx.notify(event, name);
     for _ in 0..granted {
-        ctx.notify(c"lock.granted", name);
+        ctx.notify(T::GRANTED, name);
     }
 }
 
-/// A lock is still held, but by fewer or in another mode: whoever can have it now gets it.
+/// A key is still held, but by fewer or in another mode: whoever can have it now gets it.
 #[inline]
-pub(crate) fn hand_on(
+pub(crate) fn hand_on<T: Leased>(
     ctx: Context,
-    key: &mut Key<'_, Lock>,
+    key: &mut Key<'_, T>,
     name: Text<'_>,
     now: Micros,
     event: Option<&CStr>,
@@ -80,15 +99,15 @@ pub(crate) fn hand_on(
         ctx.notify(event, name);
     }
     for _ in 0..granted {
-        ctx.notify(c"lock.granted", name);
+        ctx.notify(T::GRANTED, name);
     }
 }
 
-/// Grants to as many at the head of the queue as can have the lock, in the unit that is
+/// Grants to as many at the head of the queue as can have the key, in the unit that is
 /// running, and says to how many. `is_free`: what is stored no longer counts.
-fn advance(
+fn advance<T: Leased>(
     ctx: Context,
-    key: &mut Key<'_, Lock>,
+    key: &mut Key<'_, T>,
     name: Text<'_>,
     now: Micros,
     mut is_free: bool,
@@ -96,77 +115,51 @@ fn advance(
     let db = ctx.db();
     let mut granted = 0;
     while let Some(wanted) = with(|waiting| waiting.head(db, name.bytes()).map(Wanted::new)) {
-        let request = wanted.request();
-        let high_water = tokens::high_water();
-        let stored = if is_free { None } else { key.value() };
-        let (token, is_new) = match Lock::acquire(stored, &request, false, now, high_water) {
-            Ok(Acquire::Busy { .. }) => break,
-            Ok(Acquire::Granted(lock, token)) => {
-                let mut connection = None;
-                if !is_free {
-                    connection = upgraded_connection(ctx, key, name, &wanted.owner, now);
-                    replaced(ctx, key, name, now);
-                }
-                key.set(lock);
-                key.publish(now);
-                if let Some(client) = connection {
-                    bind(ctx, name, &wanted.owner, token, client);
-                }
-                (token, true)
+        if wanted.wants.kind() != T::KIND {
+            if is_free || key.value().is_none() {
+                // Its turn comes when this key is closed.
+                look_soon(db, name.bytes());
+                break;
             }
-            Ok(Acquire::Joined(token, change)) => {
-                types::lock::publish(ctx, key, name, &change, now);
-                (token, true)
-            }
-            Ok(Acquire::Retried(token, change)) => {
-                if let Some(change) = change {
-                    types::lock::publish(ctx, key, name, &change, now);
-                }
-                (token, false)
-            }
+            refuse_head(db, name.bytes(), Error::WrongType);
+            continue;
+        }
+        let grant = match T::grant(ctx, key, name, &wanted, is_free, now) {
+            Ok(None) => break,
+            Ok(Some(grant)) => grant,
             Err(error) => {
-                let group = with(|waiting| waiting.take_head(db, name.bytes()));
-                tell(
-                    group.map(|group| group.seats).unwrap_or_default(),
-                    Err(error),
-                );
+                refuse_head(db, name.bytes(), error);
                 continue;
             }
         };
-        tokens::raise(token);
+        tokens::raise(grant.token);
         is_free = false;
         if let Some(group) = with(|waiting| waiting.take_head(db, name.bytes())) {
-            deliver(db, name, group, token, is_new);
+            deliver(T::KIND, db, name, group, grant);
             granted += 1;
         }
     }
-    if let Some(lease) = free_after(key).filter(|_| !is_free) {
+    if let Some(end) = free_after(key, now).filter(|_| !is_free) {
         // Not before now, whatever a foreign TTL and a clock that steps say: the deferred
         // writer looks at what is past until nothing is.
-        let lease = lease.max(now.floor_ms());
-        with(|waiting| waiting.held_until(db, name.bytes(), lease));
+        let end = end.max(now.floor_ms());
+        with(|waiting| waiting.held_until(db, name.bytes(), end));
     }
     arm();
     granted
 }
 
-/// The connection that an upgraded reader stays bound to: the one its hold is bound to now.
-#[inline]
-pub(crate) fn upgraded_connection(
+/// Binds a hold to a connection: SESSION.
+pub(crate) fn bind(
     ctx: Context,
-    key: &mut Key<'_, Lock>,
+    kind: Kind,
     name: Text<'_>,
     owner: &[u8],
-    now: Micros,
-) -> Option<ClientId> {
-    key.value()
-        .is_some_and(|lock| lock.is_held_by(owner, None, now))
-        .then(|| sessions::connection_of(ctx.db(), name.bytes(), owner))?
-}
-
-/// Binds a hold to a connection: SESSION.
-pub(crate) fn bind(ctx: Context, name: Text<'_>, owner: &[u8], token: Token, client: ClientId) {
+    token: Token,
+    client: ClientId,
+) {
     let bound = Bound {
+        kind,
         key: KeyName {
             db: ctx.db(),
             name: name.bytes().into(),
@@ -177,53 +170,71 @@ pub(crate) fn bind(ctx: Context, name: Text<'_>, owner: &[u8], token: Token, cli
     sessions::bind(client, bound);
 }
 
-/// A stored lock is about to be replaced by a grant: its lapsed holds are over, and so are
+/// What is stored is about to be replaced by a grant: its lapsed holds are over, and so are
 /// the bindings of all it had.
 #[inline]
-pub(crate) fn replaced(ctx: Context, key: &mut Key<'_, Lock>, name: Text<'_>, now: Micros) {
-    if let Some(lock) = key.value() {
-        metrics::leases_expired(lock, now.floor_ms());
+pub(crate) fn replaced<T: Leased>(ctx: Context, key: &mut Key<'_, T>, name: Text<'_>, now: Micros) {
+    if let Some(value) = key.value() {
+        value.count_lapsed(now.floor_ms());
         sessions::forget(ctx.db(), name.bytes(), |_| false);
     }
 }
 
-/// What the owner at the head of a queue asks for, as if its waiters had been granted one
-/// after the other: the first takes the lock, the others extend it. One that asks for it
-/// exclusively speaks for all.
-struct Wanted {
-    owner: Rc<[u8]>,
-    lease_ms: u64,
-    meta: Rc<[u8]>,
-    is_shared: bool,
-    maxhold_ms: Option<u64>,
+/// What a waiter got.
+pub(crate) struct Grant {
+    token: Token,
+    /// Not if its owner held it before.
+    is_new: bool,
 }
 
-impl Wanted {
-    fn new((owner, seats): (&Rc<[u8]>, &[Seat<Wish>])) -> Wanted {
-        let wishes = seats.iter().map(|seat| &seat.wish);
-        let first = wishes.clone().next();
-        Wanted {
-            owner: Rc::clone(owner),
-            lease_ms: wishes.clone().map(|wish| wish.lease_ms).max().unwrap_or(1),
-            meta: first.map_or_else(|| Rc::from(&b""[..]), |wish| Rc::clone(&wish.meta)),
-            is_shared: wishes.clone().all(|wish| wish.is_shared),
-            maxhold_ms: first.and_then(|wish| wish.maxhold_ms),
+impl Grant {
+    pub(super) fn new(token: Token) -> Grant {
+        Grant {
+            token,
+            is_new: true,
         }
     }
 
-    fn request(&self) -> Request<'_> {
-        Request {
-            meta: &self.meta,
-            is_shared: self.is_shared,
-            maxhold_ms: self.maxhold_ms,
-            ..Request::exclusive(&self.owner, self.lease_ms)
+    pub(super) fn held_before(token: Token) -> Grant {
+        Grant {
+            token,
+            is_new: false,
         }
+    }
+}
+
+/// What the owner at the head of a queue asks for, as if its waiters had been granted one
+/// after the other: the first takes it, the others extend it.
+pub(crate) struct Wanted {
+    pub(super) owner: Rc<[u8]>,
+    pub(super) lease_ms: u64,
+    pub(super) meta: Rc<[u8]>,
+    pub(super) wants: Wants,
+}
+
+impl Wanted {
+    /// A place has at least one seat.
+    fn new((owner, seats): (&Rc<[u8]>, &[Seat<Wish>])) -> Wanted {
+        let (first, others) = seats.split_first().expect("somebody waits in a place");
+        let mut wanted = Wanted {
+            owner: Rc::clone(owner),
+            lease_ms: first.wish.lease_ms,
+            meta: Rc::clone(&first.wish.meta),
+            wants: first.wish.wants,
+        };
+        for seat in others {
+            wanted.lease_ms = wanted.lease_ms.max(seat.wish.lease_ms);
+            wanted.wants.and_later(seat.wish.wants);
+        }
+        wanted
     }
 }
 
 /// Answers an owner's waiters. A new grant is taken back if none of them lives to read it.
-fn deliver(db: i32, name: Text<'_>, group: Group<Wish>, token: Token, is_new: bool) {
+fn deliver(kind: Kind, db: i32, name: Text<'_>, group: Group<Wish>, grant: Grant) {
+    let Grant { token, is_new } = grant;
     let bound = Bound {
+        kind,
         key: KeyName {
             db,
             name: name.bytes().into(),
@@ -236,8 +247,8 @@ fn deliver(db: i32, name: Text<'_>, group: Group<Wish>, token: Token, is_new: bo
         sessions::bind(client, bound.clone());
     }
     if let (true, Some(seat)) = (is_new, group.seats.first()) {
-        metrics::LOCK_GRANTED.hit();
-        metrics::waited(clock::mono().0 - seat.wish.since.0);
+        kind.counters().granted.hit();
+        kind.counters().waited(clock::mono().0 - seat.wish.since.0);
     }
     let delivery = Delivery::new(is_new.then_some(bound));
     for seat in group.seats {

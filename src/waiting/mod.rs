@@ -1,4 +1,4 @@
-//! The waiters of this server: joining a queue, handing a lock over, and the one function
+//! The waiters of this server: joining a queue, handing a key over, and the one function
 //! that writes outside of clients' commands.
 //!
 //! A release grants to the head of the queue itself, in the same unit. Everything else that
@@ -7,12 +7,16 @@
 //! reach replicas before that, and be erased by it.
 
 mod grant;
+mod leased;
+mod lock;
 mod revoke;
+mod semaphore;
 
-pub(crate) use grant::{
-    bind, hand_on, hand_over_or_remove, queue_goes_first, replaced, upgraded_connection,
-};
+pub(crate) use grant::{bind, hand_on, hand_over_or_remove, queue_goes_first, replaced};
+pub(crate) use leased::{Ask, Kind, Leased};
+pub(crate) use lock::upgraded_connection;
 pub(crate) use revoke::{closed, confirmed, role_changed};
+pub(crate) use semaphore::give_back;
 
 use crate::boundary::args::{OwnedText, Text};
 use crate::boundary::blocking::{self, Answer};
@@ -22,9 +26,9 @@ use crate::boundary::key::Key;
 use crate::boundary::{clock, timer};
 use crate::sessions::ClientId;
 use crate::{metrics, sessions, settings};
-use sluice_core::lock::Request;
+use leased::{Wants, Wish};
 use sluice_core::waiting::{KeyName, Mono, Seat, WaiterId, Waiting};
-use sluice_core::{Error, Lock, Micros, Millis};
+use sluice_core::{Error, Lock, Micros, Millis, Semaphore};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -33,17 +37,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const PAUSED_RETRY_MS: u64 = 10;
 /// How often waited keys are checked for a slot that left, in µs.
 const SLOT_CHECK_US: u64 = 1_000_000;
-
-/// What a waiter asks for.
-struct Wish {
-    since: Mono,
-    lease_ms: u64,
-    meta: Rc<[u8]>,
-    is_shared: bool,
-    maxhold_ms: Option<u64>,
-    /// SESSION: the connection to bind to.
-    session: Option<ClientId>,
-}
 
 thread_local! {
     // The server's main thread only. Never borrowed across a call into the server, which
@@ -90,19 +83,22 @@ pub(crate) fn is_waited_for(ctx: Context, name: Text<'_>) -> bool {
     len_of(ctx, name) > 0
 }
 
-/// Lets the running command's client wait, at most `wait_ms`, until `lease` or later.
-pub(crate) fn join(
+/// Lets the running command's client wait, at most `wait_ms`. `end` is when the next lease
+/// ends.
+pub(crate) fn join<'a>(
     ctx: Context,
     name: Text<'_>,
-    request: &Request<'_>,
+    ask: impl Into<Ask<'a>>,
     session: Option<ClientId>,
     wait_ms: u64,
-    lease: Millis,
+    end: Millis,
 ) -> Result<(), Error> {
+    let ask = ask.into();
     answer_ended();
+    check_place(ctx, name, ask)?;
     let most = settings::MAX_WAITERS_PER_KEY.get();
     if len_of(ctx, name) as u64 >= most {
-        metrics::QUEUE_FULL.hit();
+        ask.wants.kind().counters().queue_full.hit();
         return Err(Error::QueueFull);
     }
     let since = clock::mono();
@@ -111,28 +107,52 @@ pub(crate) fn join(
         id: blocking::block(ctx),
         wish: Wish {
             since,
-            lease_ms: request.lease_ms,
-            meta: request.meta.into(),
-            is_shared: request.is_shared,
-            maxhold_ms: request.maxhold_ms,
+            lease_ms: ask.lease_ms,
+            meta: ask.meta.into(),
+            wants: ask.wants,
             session,
         },
     };
     let (db, name) = (ctx.db(), name.bytes());
-    with(|waiting| waiting.join((db, name), request.owner, seat, until, lease));
+    let shares_place = with(|waiting| {
+        let shares_place = waiting.seats(db, name, ask.owner).is_some();
+        waiting.join((db, name), ask.owner, seat, until, end);
+        shares_place
+    });
     metrics::WAITERS_PEAK.raise(waiters());
+    if shares_place {
+        // Under a higher limit than before its turn may have come.
+        look_soon(db, name);
+    }
     arm();
     Ok(())
 }
 
-/// When the lock will be free has changed.
+/// An owner that waits already may ask again for the same only.
 #[inline]
-pub(crate) fn moved(ctx: Context, key: &mut Key<'_, Lock>, name: Text<'_>) {
+pub(crate) fn check_place<'a>(
+    ctx: Context,
+    name: Text<'_>,
+    ask: impl Into<Ask<'a>>,
+) -> Result<(), Error> {
+    if !is_waited_for(ctx, name) {
+        return Ok(());
+    }
+    let (db, name, ask) = (ctx.db(), name.bytes(), ask.into());
+    with(|waiting| {
+        let first = waiting.seats(db, name, ask.owner).and_then(<[_]>::first);
+        first.map_or(Ok(()), |seat| seat.wish.wants.agrees_with(ask.wants))
+    })
+}
+
+/// When the next lease on a key ends has changed.
+#[inline]
+pub(crate) fn moved<T: Leased>(ctx: Context, key: &mut Key<'_, T>, name: Text<'_>, now: Micros) {
     if nobody_waits() {
         return;
     }
-    if let Some(lease) = key.value().map(|lock| lock.deadline()) {
-        with(|waiting| waiting.held_until(ctx.db(), name.bytes(), lease));
+    if let Some(end) = key.value().map(|value| value.next_end(now.floor_ms())) {
+        with(|waiting| waiting.held_until(ctx.db(), name.bytes(), end));
         arm();
     }
 }
@@ -158,7 +178,14 @@ fn tell_all(db: i32, name: &[u8], reply: Result<Reply, Error>) {
     }
 }
 
-/// A lock's key has gone, by whatever way. Writes nothing.
+/// Tells the head of a queue that it will not have the key.
+fn refuse_head(db: i32, name: &[u8], error: Error) {
+    if let Some(group) = with(|waiting| waiting.take_head(db, name)) {
+        tell(group.seats, Err(error));
+    }
+}
+
+/// A key has gone, by whatever way. Writes nothing.
 #[inline]
 pub(crate) fn touch(key: Unlinked) {
     if !nobody_waits() {
@@ -191,8 +218,12 @@ pub(crate) fn left(id: WaiterId) -> bool {
 /// Answers the waits that are over. Allowed at any time: it writes nothing.
 fn answer_ended() {
     let now = clock::mono();
-    while let Some(id) = with(|waiting| waiting.take_ended(now)) {
-        metrics::LOCK_TIMED_OUT.hit();
+    let take_ended = |waiting: &mut Waiting<Wish>| {
+        let kind = waiting.ended(now)?.wants.kind();
+        waiting.take_ended(now).map(|id| (id, kind))
+    };
+    while let Some((id, kind)) = with(take_ended) {
+        kind.counters().timed_out.hit();
         tell_one(id, Ok(Reply::Nil));
     }
 }
@@ -243,18 +274,49 @@ fn look_at(ctx: Context, waited: &KeyName, now: Micros) {
     if !ctx.serves(name.text()) {
         return tell_all(waited.db, &waited.name, Err(Error::SlotMoved));
     }
-    let Ok(mut key) = Key::<Lock>::open_to_write(ctx, name.text()) else {
-        return tell_all(waited.db, &waited.name, Err(Error::WrongType));
-    };
-    hand_on(ctx, &mut key, name.text(), now, None);
+    // Those who wait for a kind of key that this one is not are told so, one after the other.
+    while let Some(kind) = head_kind(waited) {
+        let is_served = match kind {
+            Kind::Lock => serve_head::<Lock>(ctx, waited, name.text(), now),
+            Kind::Semaphore => serve_head::<Semaphore>(ctx, waited, name.text(), now),
+        };
+        if is_served && head_kind(waited) == Some(kind) {
+            // It is busy.
+            break;
+        }
+    }
 }
 
-/// The last millisecond of the lock that is stored: the deadline inside, or the key's TTL if
-/// a foreign EXPIRE or RESTORE made it shorter.
-pub(crate) fn free_after(key: &mut Key<'_, Lock>) -> Option<Millis> {
+/// What kind of key the head of a queue waits for.
+fn head_kind(waited: &KeyName) -> Option<Kind> {
+    with(|waiting| {
+        let (_, seats) = waiting.head(waited.db, &waited.name)?;
+        seats.first().map(|seat| seat.wish.wants.kind())
+    })
+}
+
+/// Serves the head of a queue, which waits for a `T`, and who comes after it. Says whether the
+/// key is or was free to become a `T`; if not, the head has been told.
+fn serve_head<T: Leased>(ctx: Context, waited: &KeyName, name: Text<'_>, now: Micros) -> bool {
+    match Key::<T>::open_to_write(ctx, name) {
+        Ok(mut key) => {
+            hand_on(ctx, &mut key, name, now, None);
+            true
+        }
+        Err(error) => {
+            refuse_head(waited.db, &waited.name, error);
+            false
+        }
+    }
+}
+
+/// The last millisecond before somebody may be granted what is busy now: the next deadline
+/// inside, or the key's TTL if a foreign EXPIRE or RESTORE made it shorter.
+#[inline]
+pub(crate) fn free_after<T: Leased>(key: &mut Key<'_, T>, now: Micros) -> Option<Millis> {
     let ttl = key.deadline();
-    let deadline = key.value()?.deadline();
-    Some(ttl.map_or(deadline, |ttl| ttl.min(deadline)))
+    let end = key.value()?.next_end(now.floor_ms());
+    Some(ttl.map_or(end, |ttl| ttl.min(end)))
 }
 
 /// Sets the timer for whatever is due next.

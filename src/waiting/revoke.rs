@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::sessions::Bound;
-use crate::types;
-use sluice_core::lock::Release;
+use sluice_core::{Lock, Semaphore};
 use std::rc::Weak;
 
 thread_local! {
@@ -14,7 +13,7 @@ thread_local! {
 
 /// A hold to be taken back: a grant that none of its clients lived to read, or one that was
 /// bound to a connection that closed.
-type Revoked = Bound;
+pub(crate) type Revoked = Bound;
 
 /// How many holds are about to be taken back.
 static TO_REVOKE: AtomicUsize = AtomicUsize::new(0);
@@ -72,7 +71,7 @@ pub(super) fn is_due() -> bool {
     TO_REVOKE.load(Relaxed) > 0
 }
 
-/// An owner is told that it holds a lock: what was to be taken back from it, or would be if
+/// An owner is told that it holds a key: what was to be taken back from it, or would be if
 /// its waiters turn out to be gone, is its own.
 #[inline]
 pub(crate) fn confirmed(ctx: Context, name: Text<'_>, owner: &[u8]) {
@@ -96,7 +95,9 @@ pub(crate) fn confirmed(ctx: Context, name: Text<'_>, owner: &[u8]) {
 pub(crate) fn closed(client: ClientId) {
     let bound = sessions::closed(client);
     if !bound.is_empty() {
-        metrics::LOCK_SESSIONS_CLOSED.add(bound.len() as u64);
+        for hold in &bound {
+            hold.kind.counters().sessions_closed.hit();
+        }
         with_revoked(|revoked| revoked.extend(bound));
         timer::arm(0);
     }
@@ -118,28 +119,18 @@ pub(super) fn revoke_all(ctx: Context) {
 
 /// Takes a hold back, if it still is there under its token, which stays used.
 fn revoke(ctx: Context, hold: &Revoked) {
+    match hold.kind {
+        Kind::Lock => revoke_from::<Lock>(ctx, hold),
+        Kind::Semaphore => revoke_from::<Semaphore>(ctx, hold),
+    }
+}
+
+fn revoke_from<T: Leased>(ctx: Context, hold: &Revoked) {
     let text = OwnedText::new(&hold.key.name);
     let name = text.text();
-    let now = clock::now();
     ctx.select_db(hold.key.db);
-    let Ok(mut key) = Key::<Lock>::open_to_write(ctx, name) else {
+    let Ok(mut key) = Key::<T>::open_to_write(ctx, name) else {
         return;
     };
-    let Some(lock) = key.value() else {
-        return;
-    };
-    match lock.revoke(&hold.owner, hold.token, now) {
-        Release::Freed { granted } => {
-            metrics::held(now.floor_ms().since(granted));
-            hand_over_or_remove(ctx, &mut key, name, now, c"lock.released");
-        }
-        Release::Held { change, ended } => {
-            if let Some(granted) = ended {
-                metrics::held(now.floor_ms().since(granted));
-            }
-            types::lock::publish(ctx, &mut key, name, &change, now);
-            hand_on(ctx, &mut key, name, now, Some(c"lock.released"));
-        }
-        Release::NotHeld | Release::Kept { .. } => {}
-    }
+    T::revoke(ctx, &mut key, name, hold, clock::now());
 }

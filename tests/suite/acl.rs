@@ -13,7 +13,7 @@ const COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// A connection of a user `u` with these rules and no others.
-fn user(server: &Server, rules: &[&str]) -> Conn {
+pub(crate) fn user(server: &Server, rules: &[&str]) -> Conn {
     let mut set_user = args!["ACL", "SETUSER", "u", "reset", "on", "nopass"];
     set_user.extend(rules.iter().map(|rule| rule.as_bytes().to_vec()));
     assert_eq!(server.conn().cmd(&set_user), ok(), "{rules:?}");
@@ -26,7 +26,7 @@ fn name(command: &str) -> String {
     command.split(' ').next().unwrap().to_lowercase()
 }
 
-fn no_command(command: &str) -> Reply {
+pub(crate) fn no_command(command: &str) -> Reply {
     let name = name(command);
     err(&match since_7_2() {
         true => format!("NOPERM User u has no permissions to run the '{name}' command"),
@@ -34,7 +34,7 @@ fn no_command(command: &str) -> Reply {
     })
 }
 
-fn no_key() -> Reply {
+pub(crate) fn no_key() -> Reply {
     err(match since_7_2() {
         true => "NOPERM No permissions to access a key",
         false => "NOPERM this user has no permissions to access one of the keys used as arguments",

@@ -495,7 +495,7 @@ fn commands(conn: &mut Conn) -> BTreeSet<String> {
     let list = cmd!(conn, "COMMAND", "LIST", "FILTERBY", "MODULE", "sluice");
     let names = list.items().iter().map(Reply::as_text);
     let names: BTreeSet<_> = names.filter(|name| !name.starts_with("sluice.")).collect();
-    assert!(names.len() >= 24, "{names:?}");
+    assert!(names.len() >= 28, "{names:?}");
     names
 }
 
@@ -739,6 +739,31 @@ fn every_field_of_info_is_explained_and_no_other() {
     }
 }
 
+/// Those of the key and those of a holder, both in the order of the page.
+#[test]
+fn every_field_of_the_info_of_locks_and_semaphores_is_explained_and_no_other() {
+    let server = single();
+    let mut c = server.conn();
+    for (acquire, command) in [
+        ("LOCK.ACQUIRE lock a 60000", "LOCK.INFO lock"),
+        ("SEM.ACQUIRE sem a 60000 5", "SEM.INFO sem"),
+    ] {
+        assert!(c.cmd(&words(acquire)).as_int() > 0);
+        let info = c.cmd(&words(command));
+        let names = |map: &Reply| -> Vec<String> {
+            let pairs = map.items().chunks(2);
+            pairs.map(|pair| pair[0].as_text()).collect()
+        };
+        let mut shown = names(&info);
+        shown.extend(names(&info.field("holders").items()[0]));
+        let name = command.split(' ').next().unwrap_or_default();
+        let page = Page::of(&name.to_lowercase());
+        let rows = page.section("Reply").lines();
+        let rows = rows.filter(|line| line.starts_with("| `"));
+        assert_eq!(rows.map(quoted).collect::<Vec<_>>(), shown, "{command}");
+    }
+}
+
 /// The fields of every algorithm, each in the order of the page.
 #[test]
 fn every_field_of_rl_info_is_explained_and_no_other() {
@@ -767,7 +792,7 @@ fn every_field_of_rl_info_is_explained_and_no_other() {
     assert_eq!(seen, explained.into_iter().collect());
 }
 
-/// In the order of the guide: a grant, a hand-over, a force, and an end of a lease.
+/// A grant, a hand-over, a force, and an end of a lease; then the same of permits.
 #[test]
 fn the_keyspace_events_of_the_guide_are_sent() {
     let server = single();
@@ -801,6 +826,14 @@ fn the_keyspace_events_of_the_guide_are_sent() {
     events(&["lock.released", "lock.granted"]);
     cmd!(c, "LOCK.FORCERELEASE", "k");
     events(&["lock.forced", "lock.granted"]);
+    server.clock().advance_ms(2);
+    events(&["expired"]);
+    cmd!(c, "SEM.ACQUIRE", "s", "a", 60_000, 2, "PERMITS", 2);
+    events(&["sem.granted"]);
+    let _d = Waiter::send(&server, "SEM.ACQUIRE s d 1 2 BLOCK 60000");
+    let _e = Waiter::send(&server, "SEM.ACQUIRE s e 1 2 BLOCK 60000");
+    cmd!(c, "SEM.RELEASE", "s", "a");
+    events(&["sem.released", "sem.granted", "sem.granted"]);
     server.clock().advance_ms(2);
     events(&["expired"]);
     assert_eq!(

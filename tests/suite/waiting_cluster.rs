@@ -9,13 +9,13 @@ const SOON: Duration = Duration::from_millis(2000);
 
 /// Two primaries that share the slots: the lower half is the first's. The clock runs, since the bus
 /// counts by it.
-struct Cluster {
-    nodes: [Server; 2],
-    ids: [String; 2],
+pub(crate) struct Cluster {
+    pub(crate) nodes: [Server; 2],
+    pub(crate) ids: [String; 2],
 }
 
 impl Cluster {
-    fn start() -> Cluster {
+    pub(crate) fn start() -> Cluster {
         let nodes = [0, 1].map(|_| Options::new().cluster().start());
         for (node, slots) in nodes.iter().zip([(0, 8191), (8192, 16383)]) {
             let reply = cmd!(
@@ -47,7 +47,7 @@ impl Cluster {
     }
 
     /// A key, its slot, and the numbers of the node that has it and of the other.
-    fn place(&self, key: &str) -> (i64, usize, usize) {
+    pub(crate) fn place(&self, key: &str) -> (i64, usize, usize) {
         let slot = cmd!(self.nodes[0].conn(), "CLUSTER", "KEYSLOT", key).as_int();
         match slot {
             0..=8191 => (slot, 0, 1),
@@ -55,7 +55,7 @@ impl Cluster {
         }
     }
 
-    fn setslot(&self, at: usize, slot: i64, how: &str, node: usize) {
+    pub(crate) fn setslot(&self, at: usize, slot: i64, how: &str, node: usize) {
         let id = &self.ids[node];
         let reply = cmd!(
             self.nodes[at].conn(),
@@ -68,12 +68,12 @@ impl Cluster {
         assert_eq!(reply, ok(), "SETSLOT {slot} {how} at {at}");
     }
 
-    fn open_slot(&self, slot: i64, from: usize, to: usize) {
+    pub(crate) fn open_slot(&self, slot: i64, from: usize, to: usize) {
         self.setslot(to, slot, "IMPORTING", from);
         self.setslot(from, slot, "MIGRATING", to);
     }
 
-    fn migrate(&self, key: &str, from: usize, to: usize) {
+    pub(crate) fn migrate(&self, key: &str, from: usize, to: usize) {
         let port = self.nodes[to].port();
         let reply = cmd!(
             self.nodes[from].conn(),
@@ -87,7 +87,7 @@ impl Cluster {
         assert_eq!(reply, ok());
     }
 
-    fn close_slot(&self, slot: i64, from: usize, to: usize) {
+    pub(crate) fn close_slot(&self, slot: i64, from: usize, to: usize) {
         self.setslot(to, slot, "NODE", to);
         // Not before the source has deleted what expired there.
         eventually("the slot is empty", || {
@@ -100,7 +100,7 @@ impl Cluster {
 
 /// A waiter's answer, which must be that it asks again elsewhere, and soon.
 #[track_caller]
-fn assert_sent_away(waiter: &mut Conn, since: Instant) {
+pub(crate) fn assert_sent_away(waiter: &mut Conn, since: Instant) {
     let reply = waiter.recv_timeout(SOON.saturating_sub(since.elapsed()));
     let reply = reply.expect("the waiter is told within a second");
     let text = reply.as_text();

@@ -146,7 +146,7 @@ pub(crate) fn assert_quiet(server: &Server) {
 }
 
 #[track_caller]
-fn assert_unblocked(conn: &mut Conn) {
+pub(crate) fn assert_unblocked(conn: &mut Conn) {
     let reply = conn.recv();
     let text = reply.as_text();
     assert!(reply.is_error() && text.starts_with("UNBLOCKED"), "{text}");
@@ -258,7 +258,7 @@ fn a_dead_holder_that_had_its_reply_keeps_its_lease() {
 // --- changes of role ---
 
 /// A primary and a replica on one frozen clock.
-fn pair() -> (Server, Server) {
+pub(crate) fn pair() -> (Server, Server) {
     // No PING in the middle of a comparison of offsets.
     let options = Options::new().config("repl-ping-replica-period", 3600);
     let primary = options.start();
@@ -272,7 +272,7 @@ fn pair() -> (Server, Server) {
 }
 
 #[track_caller]
-fn follow(server: &Server, primary: &Server) {
+pub(crate) fn follow(server: &Server, primary: &Server) {
     let port = primary.port().to_string();
     assert_eq!(
         cmd!(server.conn(), "REPLICAOF", "127.0.0.1", port),

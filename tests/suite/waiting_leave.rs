@@ -1118,6 +1118,22 @@ fn wait_and_hold_times_have_percentiles() {
 }
 
 #[test]
+fn a_reader_that_lapses_among_others_has_held_until_its_lease_ended() {
+    let server = Options::new().start();
+    let clock = server.clock();
+    clock.freeze_at(T_US);
+    let mut c = server.conn();
+    cmd!(c, "LOCK.ACQUIRE", "k", "stays", 600_000, "SHARED");
+    cmd!(c, "LOCK.ACQUIRE", "k", "lapses", 50_000, "SHARED");
+    clock.advance_ms(50_001);
+    assert_eq!(counter(&server, "lock_hold_ms_max"), 0);
+    cmd!(c, "LOCK.ACQUIRE", "k", "next", 1000, "SHARED");
+    assert_eq!(counter(&server, "lock_leases_expired"), 1);
+    let held_ms = counter(&server, "lock_hold_ms_max");
+    assert!((49_500..=50_500).contains(&held_ms), "{held_ms}");
+}
+
+#[test]
 fn lock_info_counts_clients_not_places() {
     let server = single();
     let (mut c, mut three) = (server.conn(), server.conn3());

@@ -36,10 +36,10 @@ extern "C" {
 }
 
 /// A connection whose end is a reset, without a farewell: SO_LINGER 0.
-struct Abrupt(TcpStream);
+pub(crate) struct Abrupt(TcpStream);
 
 impl Abrupt {
-    fn waits(server: &Server, line: &str) -> Abrupt {
+    pub(crate) fn waits(server: &Server, line: &str) -> Abrupt {
         const SOL_SOCKET: i32 = 1;
         const SO_LINGER: i32 = 13;
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port()))
@@ -55,7 +55,7 @@ impl Abrupt {
         Abrupt(stream)
     }
 
-    fn vanish(self) {
+    pub(crate) fn vanish(self) {
         drop(self.0);
     }
 }

@@ -8,11 +8,11 @@ use crate::state::State;
 use crate::{Micros, Token};
 
 /// What changed in a stored lock, for its effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     what: What,
     /// Readers whose leases had run out and that are gone now.
-    pub lapsed: u64,
+    pub lapsed: Vec<Hold>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +26,18 @@ impl Change {
     pub fn whole() -> Change {
         Change {
             what: What::Whole,
-            lapsed: 0,
+            lapsed: Vec::new(),
         }
     }
 
-    pub(super) fn reader(token: Token, lapsed: u64) -> Change {
+    pub(super) fn reader(token: Token, lapsed: Vec<Hold>) -> Change {
         Change {
             what: What::Reader(token),
             lapsed,
         }
     }
 
-    pub(super) fn reader_gone(token: Token, lapsed: u64) -> Change {
+    pub(super) fn reader_gone(token: Token, lapsed: Vec<Hold>) -> Change {
         Change {
             what: What::ReaderGone(token),
             lapsed,
@@ -110,7 +110,7 @@ impl Lock {
         match self {
             Lock::Shared(readers) => readers
                 .iter()
-                .map(|hold| self.effect(&Change::reader(hold.token, 0), NEVER))
+                .map(|hold| self.reader_effect(hold.token, NEVER))
                 .collect(),
             _ => vec![self.effect(&Change::whole(), NEVER)],
         }
