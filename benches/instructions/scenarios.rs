@@ -152,6 +152,65 @@ pub(crate) const ROWS: &[Scenario] = &[
     Scenario::ours("LOCK.INFO", "sluice_lock_info", "LOCK.INFO {hot}")
         .after("LOCK.ACQUIRE {hot} {owner} 600000"),
     Scenario::ours(
+        "SEM.ACQUIRE, new",
+        "sluice_sem_acquire",
+        "SEM.ACQUIRE {key} {owner} 600000 10",
+    ),
+    Scenario::ours(
+        "SEM.ACQUIRE, busy",
+        "sluice_sem_acquire",
+        "SEM.ACQUIRE {hot} {other} 600000 1",
+    )
+    .after("SEM.ACQUIRE {hot} {owner} 600000 1"),
+    Scenario::ours(
+        "SEM.ACQUIRE, retry, extending",
+        "sluice_sem_acquire",
+        "SEM.ACQUIRE {hot} {owner} {n} 10",
+    )
+    .after("SEM.ACQUIRE {hot} {owner} 600000 10"),
+    Scenario::ours(
+        "SEM.RENEW, extending",
+        "sluice_sem_renew",
+        "SEM.RENEW {hot} {owner} {n}",
+    )
+    .after("SEM.ACQUIRE {hot} {owner} 600000 10"),
+    Scenario::ours(
+        "SEM.RELEASE, the last holder",
+        "sluice_sem_release",
+        "SEM.RELEASE {key} {owner}",
+    )
+    .after("SEM.ACQUIRE {key} {owner} 600000 10"),
+    Scenario::ours(
+        "SEM.RENEW, one of 10 holders",
+        "sluice_sem_renew",
+        "SEM.RENEW {hot} 700005 {n}",
+    )
+    .filled("SEM.ACQUIRE {hot} {n} 600000 1000000", 10),
+    Scenario::ours(
+        "SEM.RENEW, one of 1,000 holders",
+        "sluice_sem_renew",
+        "SEM.RENEW {hot} 700500 {n}",
+    )
+    .filled("SEM.ACQUIRE {hot} {n} 600000 1000000", 1_000),
+    Scenario::ours(
+        "SEM.RENEW, one of 100,000 holders",
+        "sluice_sem_renew",
+        "SEM.RENEW {hot} 750000 {n}",
+    )
+    .filled("SEM.ACQUIRE {hot} {n} 600000 1000000", 100_000),
+    Scenario::ours(
+        "SEM.RELEASE, one of 100,000 holders",
+        "sluice_sem_release",
+        "SEM.RELEASE {hot} {n}",
+    )
+    .filled("SEM.ACQUIRE {hot} {n} 600000 1000000", 100_000),
+    Scenario::ours(
+        "SEM.ACQUIRE, busy, 100,000 holders",
+        "sluice_sem_acquire",
+        "SEM.ACQUIRE {hot} {other} 600000 10",
+    )
+    .filled("SEM.ACQUIRE {hot} {n} 600000 1000000", 100_000),
+    Scenario::ours(
         "RL.GCRA, allowed, hot key",
         "sluice_rl_gcra",
         "RL.GCRA {hot} 1000000 1000000 60000",

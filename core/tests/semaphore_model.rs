@@ -668,7 +668,7 @@ fn holders_are_limited_and_the_limit_is_read_back() {
     let later = Micros(NOW.0 + 1_001_000);
     semaphore.renew(&0u32.to_le_bytes(), 5000, None, NOW);
     match Semaphore::acquire(Some(&mut semaphore), &request, false, later, mark) {
-        Ok(Acquire::Joined(_, change)) => assert_eq!(change.lapsed.len(), most as usize - 1),
+        Ok(Acquire::Joined(_, change)) => assert_eq!(change.lapsed.holds.len(), most as usize - 1),
         other => panic!("{other:?}"),
     }
     assert_eq!(semaphore.len(), 2);
@@ -688,6 +688,6 @@ fn a_lapsed_holder_is_hidden_from_reads_and_pruned_by_writes() {
     // The clock steps back: they live again.
     assert_eq!(semaphore.live_permits(NOW.floor_ms()), 7);
     let joined = Semaphore::acquire(Some(&mut semaphore), &ask(b"d", 8, 9), false, later, 0);
-    assert!(matches!(joined, Ok(Acquire::Joined(_, change)) if change.lapsed.len() == 2));
+    assert!(matches!(joined, Ok(Acquire::Joined(_, change)) if change.lapsed.holds.len() == 2));
     assert_eq!(semaphore.len(), 2);
 }

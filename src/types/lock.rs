@@ -82,8 +82,8 @@ pub(crate) fn publish(
         return;
     };
     key.publish_effect(&effect);
-    if !change.lapsed.is_empty() {
-        for hold in &change.lapsed {
+    if !change.lapsed.holds.is_empty() {
+        for hold in &change.lapsed.holds {
             metrics::LOCKS.lapsed(hold.granted, hold.deadline);
         }
         let lock = key.value();

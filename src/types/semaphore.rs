@@ -85,11 +85,11 @@ pub(crate) fn publish(
         return;
     };
     key.publish_effect(&effect);
-    if !change.lapsed.is_empty() {
-        for hold in &change.lapsed {
+    if !change.lapsed.holds.is_empty() {
+        for hold in &change.lapsed.holds {
             metrics::SEMAPHORES.lapsed(hold.granted, hold.deadline);
         }
-        let tokens: Vec<Token> = change.lapsed.iter().map(|hold| hold.token).collect();
+        let tokens: Vec<Token> = change.lapsed.holds.iter().map(|hold| hold.token).collect();
         sessions::forget_holds(ctx.db(), name.bytes(), &tokens);
     }
 }

@@ -4,7 +4,7 @@
 mod trees;
 
 use crate::codec::{Blob, Malformed, Reader};
-use crate::{Millis, Token};
+use crate::{Micros, Millis, Token};
 use trees::Trees;
 
 /// What one of several holders has.
@@ -20,6 +20,28 @@ pub trait Held: Clone + PartialEq {
     fn owner(&self) -> &[u8];
     fn encode(&self, out: &mut Blob);
     fn decode(from: &mut Reader<'_>) -> Result<Self, Malformed>;
+}
+
+/// Holders that were removed because their leases were over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pruned<H> {
+    pub holds: Vec<H>,
+    /// Of many only those whose leases ended before this; `None`: all that were over.
+    pub(crate) before: Option<Millis>,
+}
+
+impl<H> Pruned<H> {
+    pub(crate) fn nobody() -> Pruned<H> {
+        Pruned {
+            holds: Vec::new(),
+            before: None,
+        }
+    }
+
+    /// The clock of an effect by which a replica removes the same ones.
+    pub(crate) fn clock(&self, now: Micros) -> Micros {
+        self.before.map_or(now, |before| Micros(before.0 * 1000))
+    }
 }
 
 /// Holders by token, and so in the order of their grants. Every step is O(log n).
@@ -99,22 +121,26 @@ impl<H: Held> Holders<H> {
         }
     }
 
-    /// Removes the holders whose leases are over.
-    pub(crate) fn prune(&mut self, now: Millis) -> Vec<H> {
-        let mut pruned = Vec::new();
-        while let Some(token) = self.first_over(now) {
-            pruned.extend(self.remove(token));
+    /// Removes holders whose leases are over, as [`Holders::over`] tells.
+    pub(crate) fn prune(&mut self, now: Millis) -> Pruned<H> {
+        let (over, before) = self.over(now);
+        let holds = over.into_iter().filter_map(|token| self.remove(token));
+        Pruned {
+            holds: holds.collect(),
+            before,
         }
-        pruned
     }
 
-    /// The one whose lease ended first, if it is over.
-    pub(crate) fn first_over(&self, now: Millis) -> Option<Token> {
-        let (end, token) = match &self.0 {
-            Repr::Few(holds) => holds.iter().map(|h| (h.deadline(), h.token())).min(),
-            Repr::Many(trees) => trees.first_end(),
-        }?;
-        end.is_past(now).then_some(token)
+    /// The holders whose leases are over: all, or of many those that ended first, so that no
+    /// step is a long one; then also the instant before which they ended.
+    pub(crate) fn over(&self, now: Millis) -> (Vec<Token>, Option<Millis>) {
+        match &self.0 {
+            Repr::Few(holds) => {
+                let over = holds.iter().filter(|hold| hold.deadline().is_past(now));
+                (over.map(H::token).collect(), None)
+            }
+            Repr::Many(trees) => trees.over(now),
+        }
     }
 
     /// Those whose deadline is `from` or later, and before `to`.

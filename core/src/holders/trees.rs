@@ -4,6 +4,9 @@ use super::Held;
 use crate::{Millis, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How many lapsed holders leave in one step, but for those that lapsed in the same ms.
+const MOST_PRUNED: usize = 256;
+
 #[derive(Clone, Debug)]
 pub(super) struct Trees<H> {
     pub(super) holds: BTreeMap<Token, H>,
@@ -68,8 +71,18 @@ impl<H: Held> Trees<H> {
         ends.next().map(|(end, _)| *end)
     }
 
-    pub(super) fn first_end(&self) -> Option<(Millis, Token)> {
-        self.ends.first().copied()
+    pub(super) fn over(&self, now: Millis) -> (Vec<Token>, Option<Millis>) {
+        let mut over = Vec::new();
+        let mut last = Millis(0);
+        for (end, token) in self.ends.iter().take_while(|(end, _)| end.is_past(now)) {
+            // All that ended in one millisecond go together.
+            if over.len() >= MOST_PRUNED && *end > last {
+                return (over, Some(last.plus(1)));
+            }
+            over.push(*token);
+            last = *end;
+        }
+        (over, None)
     }
 
     pub(super) fn last_end(&self) -> Option<Millis> {

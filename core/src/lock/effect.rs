@@ -4,6 +4,7 @@
 use super::{Hold, Lock};
 use crate::codec::{Blob, Malformed, Reader};
 use crate::holders::Held;
+use crate::holders::Pruned;
 use crate::state::State;
 use crate::{Micros, Token};
 
@@ -12,7 +13,7 @@ use crate::{Micros, Token};
 pub struct Change {
     what: What,
     /// Readers whose leases had run out and that are gone now.
-    pub lapsed: Vec<Hold>,
+    pub lapsed: Pruned<Hold>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +27,18 @@ impl Change {
     pub fn whole() -> Change {
         Change {
             what: What::Whole,
-            lapsed: Vec::new(),
+            lapsed: Pruned::nobody(),
         }
     }
 
-    pub(super) fn reader(token: Token, lapsed: Vec<Hold>) -> Change {
+    pub(super) fn reader(token: Token, lapsed: Pruned<Hold>) -> Change {
         Change {
             what: What::Reader(token),
             lapsed,
         }
     }
 
-    pub(super) fn reader_gone(token: Token, lapsed: Vec<Hold>) -> Change {
+    pub(super) fn reader_gone(token: Token, lapsed: Pruned<Hold>) -> Change {
         Change {
             what: What::ReaderGone(token),
             lapsed,
@@ -80,9 +81,9 @@ impl Lock {
     pub fn effect(&self, change: &Change, now: Micros) -> Blob {
         match change.what {
             What::Whole => self.to_effect(now),
-            What::Reader(token) => self.reader_effect(token, now),
+            What::Reader(token) => self.reader_effect(token, change.lapsed.clock(now)),
             What::ReaderGone(token) => {
-                let mut out = effect_head(now, READER_GONE);
+                let mut out = effect_head(change.lapsed.clock(now), READER_GONE);
                 out.u64(token.get());
                 out
             }
@@ -123,13 +124,13 @@ impl Lock {
         match (stored, effect) {
             (_, LockEffect::Whole(lock)) => Some(lock),
             (Some(Lock::Shared(readers)), LockEffect::Reader(hold)) => {
-                readers.prune(now);
+                while !readers.prune(now).holds.is_empty() {}
                 readers.put(hold);
                 None
             }
             (_, LockEffect::Reader(hold)) => Some(Lock::shared(hold)),
             (Some(Lock::Shared(readers)), LockEffect::ReaderGone(token)) => {
-                readers.prune(now);
+                while !readers.prune(now).holds.is_empty() {}
                 readers.remove(token);
                 None
             }

@@ -3,7 +3,7 @@
 
 use super::{Hold, Semaphore};
 use crate::codec::{Blob, Malformed, Reader};
-use crate::holders::Held;
+use crate::holders::{Held, Pruned};
 use crate::state::State;
 use crate::{Micros, Token};
 
@@ -12,7 +12,7 @@ use crate::{Micros, Token};
 pub struct Change {
     what: What,
     /// Holders whose leases had run out and that are gone now.
-    pub lapsed: Vec<Hold>,
+    pub lapsed: Pruned<Hold>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,14 @@ enum What {
 }
 
 impl Change {
-    pub(super) fn hold(token: Token, lapsed: Vec<Hold>) -> Change {
+    pub(super) fn hold(token: Token, lapsed: Pruned<Hold>) -> Change {
         Change {
             what: What::Hold(token),
             lapsed,
         }
     }
 
-    pub(super) fn gone(token: Token, lapsed: Vec<Hold>) -> Change {
+    pub(super) fn gone(token: Token, lapsed: Pruned<Hold>) -> Change {
         Change {
             what: What::Gone(token),
             lapsed,
@@ -66,11 +66,11 @@ impl Semaphore {
     pub fn effect(&self, change: &Change, now: Micros) -> Blob {
         match change.what {
             What::Hold(token) => match self.get(token) {
-                Some(hold) => hold_effect(hold, now),
+                Some(hold) => hold_effect(hold, change.lapsed.clock(now)),
                 None => self.whole_effect(now),
             },
             What::Gone(token) => {
-                let mut out = effect_head(now, GONE);
+                let mut out = effect_head(change.lapsed.clock(now), GONE);
                 out.u64(token.get());
                 out
             }
@@ -100,13 +100,13 @@ impl Semaphore {
         match (stored, effect) {
             (_, SemaphoreEffect::Whole(semaphore)) => Some(semaphore),
             (Some(semaphore), SemaphoreEffect::Hold(hold)) => {
-                semaphore.prune(now);
+                while !semaphore.prune(now).holds.is_empty() {}
                 semaphore.put(hold);
                 None
             }
             (None, SemaphoreEffect::Hold(hold)) => Some(Semaphore::of(hold)),
             (Some(semaphore), SemaphoreEffect::Gone(token)) => {
-                semaphore.prune(now);
+                while !semaphore.prune(now).holds.is_empty() {}
                 semaphore.remove(token);
                 None
             }

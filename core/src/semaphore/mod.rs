@@ -11,7 +11,7 @@ pub use effect::{Change, SemaphoreEffect};
 pub use hold::{Hold, Request};
 
 use crate::codec::{Blob, Malformed, Reader};
-use crate::holders::Holders;
+use crate::holders::{Holders, Pruned};
 use crate::state::State;
 use crate::{Error, Micros, Millis, Token};
 
@@ -289,13 +289,14 @@ impl Semaphore {
         Some(hold)
     }
 
-    /// Removes the holders whose leases are over.
-    fn prune(&mut self, now: Millis) -> Vec<Hold> {
-        let mut lapsed = Vec::new();
-        while let Some(token) = self.holders.first_over(now) {
-            lapsed.extend(self.remove(token));
+    /// Removes holders whose leases are over, of many a part.
+    fn prune(&mut self, now: Millis) -> Pruned<Hold> {
+        let (over, before) = self.holders.over(now);
+        let holds = over.into_iter().filter_map(|token| self.remove(token));
+        Pruned {
+            holds: holds.collect(),
+            before,
         }
-        lapsed
     }
 
     /// Extends a live lease, and if that moves it, prunes those that are over.

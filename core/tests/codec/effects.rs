@@ -264,7 +264,7 @@ fn one_readers_change_is_one_readers_effect() {
     let Renew::Left(50, Some(change)) = primary.renew(b"b", 50, None, later(11)) else {
         panic!("not renewed");
     };
-    assert_eq!(change.lapsed.len(), 1);
+    assert_eq!(change.lapsed.holds.len(), 1);
     let effect = primary.effect(&change, later(11));
     let (effect, now) = LockEffect::decode(effect.as_bytes()).unwrap();
     assert!(matches!(&effect, LockEffect::Reader(hold) if hold.holder.owner() == b"b"));
@@ -275,7 +275,10 @@ fn one_readers_change_is_one_readers_effect() {
     let Release::Held { change, ended } = primary.release(b"b", None, None, later(12)) else {
         panic!("not released");
     };
-    assert_eq!((change.lapsed.len(), ended), (0, Some(NOW.floor_ms())));
+    assert_eq!(
+        (change.lapsed.holds.len(), ended),
+        (0, Some(NOW.floor_ms()))
+    );
     let effect = primary.effect(&change, later(12));
     let (effect, now) = LockEffect::decode(effect.as_bytes()).unwrap();
     assert!(matches!(effect, LockEffect::ReaderGone(_)));

@@ -235,7 +235,7 @@ impl Server {
         let now_ms = self.now().floor_ms();
         let is_over = |hold: &&Hold| hold.is_over(now_ms);
         let over: Vec<Hold> = before.holds().filter(is_over).cloned().collect();
-        let mut lapsed = change.lapsed.clone();
+        let mut lapsed = change.lapsed.holds.clone();
         lapsed.sort_by_key(|hold| hold.token);
         assert_eq!(lapsed, over, "who lapsed is told");
         assert_eq!(after.holds().filter(is_over).count(), 0, "and is pruned");
