@@ -8,7 +8,7 @@
 //! instead of what is left is the same thing, and so is a leaky bucket, whose caller waits
 //! until the debt ahead of it has drained.
 
-use super::meter::{ends_at, Meter};
+use super::meter::{ends_at, in_shape, Meter};
 use super::policy::{BucketPolicy, MAX_PERIOD_MS, MAX_TOKENS};
 use super::Shape;
 use crate::codec::{Blob, Malformed, Reader};
@@ -59,19 +59,7 @@ impl Meter for Bucket {
 
     const NAME: &'static str = "bucket";
 
-    fn in_shape(shape: &Shape) -> Option<&Bucket> {
-        match shape {
-            Shape::Bucket(bucket) => Some(bucket),
-            _ => None,
-        }
-    }
-
-    fn in_shape_mut(shape: &mut Shape) -> Option<&mut Bucket> {
-        match shape {
-            Shape::Bucket(bucket) => Some(bucket),
-            _ => None,
-        }
-    }
+    in_shape!(Bucket);
 
     fn into_shape(self) -> Shape {
         Shape::Bucket(self)

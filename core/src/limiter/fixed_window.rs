@@ -2,7 +2,7 @@
 //!
 //! Two windows meet: at their boundary up to twice the limit can pass in an instant.
 
-use super::meter::{ends_at, Meter};
+use super::meter::{ends_at, in_shape, Meter};
 use super::policy::{FixedWindowPolicy, WindowPolicy};
 use super::Shape;
 use crate::codec::{Blob, Malformed, Reader};
@@ -73,19 +73,7 @@ impl Meter for FixedWindow {
 
     const NAME: &'static str = "FIXEDWINDOW";
 
-    fn in_shape(shape: &Shape) -> Option<&FixedWindow> {
-        match shape {
-            Shape::FixedWindow(window) => Some(window),
-            _ => None,
-        }
-    }
-
-    fn in_shape_mut(shape: &mut Shape) -> Option<&mut FixedWindow> {
-        match shape {
-            Shape::FixedWindow(window) => Some(window),
-            _ => None,
-        }
-    }
+    in_shape!(FixedWindow);
 
     fn into_shape(self) -> Shape {
         Shape::FixedWindow(self)

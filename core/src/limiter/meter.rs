@@ -77,6 +77,26 @@ pub(super) trait Meter: Sized {
     fn decode(from: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
 
+/// How a meter is found in a shape that has a variant of its name.
+macro_rules! in_shape {
+    ($meter:ident) => {
+        fn in_shape(shape: &Shape) -> Option<&$meter> {
+            match shape {
+                Shape::$meter(meter) => Some(meter),
+                _ => None,
+            }
+        }
+
+        fn in_shape_mut(shape: &mut Shape) -> Option<&mut $meter> {
+            match shape {
+                Shape::$meter(meter) => Some(meter),
+                _ => None,
+            }
+        }
+    };
+}
+pub(super) use in_shape;
+
 /// The millisecond in which `us` from `from` are over. Saturates at what a TTL can be.
 pub(super) fn ends_at(from: Micros, us: u128) -> Millis {
     let end_ms = (u128::from(from.0) + us).div_ceil(1000);

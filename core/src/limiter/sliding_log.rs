@@ -6,7 +6,7 @@
 
 use super::entries::{Entries, Entry};
 use super::fixed_window::MAX_COUNT;
-use super::meter::{ends_at, Meter};
+use super::meter::{ends_at, in_shape, Meter};
 use super::policy::{LogPolicy, WindowPolicy};
 use super::Shape;
 use crate::codec::{Blob, Malformed, Reader};
@@ -184,19 +184,7 @@ impl Meter for SlidingLog {
 
     const NAME: &'static str = "SLIDINGLOG";
 
-    fn in_shape(shape: &Shape) -> Option<&SlidingLog> {
-        match shape {
-            Shape::SlidingLog(log) => Some(log),
-            _ => None,
-        }
-    }
-
-    fn in_shape_mut(shape: &mut Shape) -> Option<&mut SlidingLog> {
-        match shape {
-            Shape::SlidingLog(log) => Some(log),
-            _ => None,
-        }
-    }
+    in_shape!(SlidingLog);
 
     fn into_shape(self) -> Shape {
         Shape::SlidingLog(Box::new(self))

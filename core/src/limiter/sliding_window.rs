@@ -5,7 +5,7 @@
 //! arbitrary window's length up to 2·limit − 1 can pass, of plain calls 2·limit − 2.
 
 use super::fixed_window::MAX_COUNT;
-use super::meter::{ends_at, Meter};
+use super::meter::{ends_at, in_shape, Meter};
 use super::policy::WindowPolicy;
 use super::Shape;
 use crate::codec::{Blob, Malformed, Reader};
@@ -47,19 +47,7 @@ impl Meter for SlidingWindow {
 
     const NAME: &'static str = "SLIDINGWINDOW";
 
-    fn in_shape(shape: &Shape) -> Option<&SlidingWindow> {
-        match shape {
-            Shape::SlidingWindow(window) => Some(window),
-            _ => None,
-        }
-    }
-
-    fn in_shape_mut(shape: &mut Shape) -> Option<&mut SlidingWindow> {
-        match shape {
-            Shape::SlidingWindow(window) => Some(window),
-            _ => None,
-        }
-    }
+    in_shape!(SlidingWindow);
 
     fn into_shape(self) -> Shape {
         Shape::SlidingWindow(self)
