@@ -130,9 +130,9 @@ impl fmt::Display for Error {
                 let most = Semaphore::MAX_HOLDERS;
                 write!(f, "ERR a semaphore has at most {most} holders")
             }
-            Error::SlotMoved => f.write_str(
-                "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
-            ),
+            Error::SlotMoved => {
+                f.write_str("TRYAGAIN the key's slot is moving: ask again where it is served")
+            }
             Error::SessionInScript => f.write_str(
                 "ERR SESSION is not possible in a script: it has no connection to bind to",
             ),

@@ -85,7 +85,7 @@ fn every_error_has_its_text() {
         ),
         (
             Error::SlotMoved,
-            "TRYAGAIN the key's slot is leaving this node: ask again where it is served",
+            "TRYAGAIN the key's slot is moving: ask again where it is served",
         ),
         (
             Error::SessionInScript,
