@@ -440,8 +440,10 @@ fn refuse<M: Meter>(
     };
     let (mut until, mut is_rebased) = (None, false);
     if let Some(meter) = found {
-        let (_, reset_us) = meter.left(meter.read(own, now), own, now);
-        until = (!meter.is_under(own)).then(|| ends_at(now, reset_us));
+        if !meter.is_under(own) {
+            let (_, reset_us) = meter.left(meter.read(own, now), own, now);
+            until = Some(ends_at(now, reset_us));
+        }
         is_rebased = meter.rebase(now);
     }
     Ok(nothing_counted(stored, is_rebased, until, now))
