@@ -137,7 +137,7 @@ fn each_crashed_holder_wakes_the_queue_at_its_own_deadline() {
 }
 
 #[test]
-fn on_a_running_clock_each_deadline_wakes_within_milliseconds() {
+fn on_a_running_clock_each_deadline_wakes_one() {
     let server = single();
     let mut c = server.conn();
     server.clock().run();
@@ -154,8 +154,8 @@ fn on_a_running_clock_each_deadline_wakes_within_milliseconds() {
             .elapsed()
             .checked_sub(Duration::from_millis(n * 400));
         let late = late.unwrap_or_else(|| panic!("w{n} before the lease was over"));
-        // Milliseconds, when nothing else keeps the machine busy.
-        assert!(late < Duration::from_millis(300), "w{n} {late:?} late");
+        // How soon is for `benches/waiting`. Not lost: nothing else would wake it for a minute.
+        assert!(late < Duration::from_secs(30), "w{n} {late:?} late");
     }
 }
 
