@@ -1,8 +1,6 @@
 //! SLIDINGLOG with as many entries as a limiter may have: what they cost, and that no call touches
 //! them all.
 
-use std::time::{Duration, Instant};
-
 use crate::limiter_support::*;
 use crate::support::*;
 
@@ -33,23 +31,6 @@ fn restore(server: &Server) -> Conn {
 
 fn usage(c: &mut Conn) -> i64 {
     cmd!(c, "MEMORY", "USAGE", "k").as_int()
-}
-
-/// `used_memory` once buffers of connections have gone.
-fn used_at_rest(server: &Server) -> i64 {
-    let used = || -> i64 {
-        let memory = server.info("memory");
-        memory["used_memory"].parse().expect("a number")
-    };
-    let (mut last, mut since) = (used(), Instant::now());
-    eventually("the memory in use comes to rest", || {
-        let now = used();
-        if (now - last).abs() > 1000 {
-            (last, since) = (now, Instant::now());
-        }
-        since.elapsed() > Duration::from_millis(250)
-    });
-    last
 }
 
 // --- what it costs ---

@@ -1,15 +1,7 @@
 //! What a limiter costs, that it is given back, and the counters of INFO.
 
-use std::time::{Duration, Instant};
-
 use crate::limiter_support::*;
 use crate::support::*;
-
-fn used(server: &Server) -> i64 {
-    server.info("memory")["used_memory"]
-        .parse()
-        .expect("a number")
-}
 
 /// 19 bytes.
 fn key(i: usize) -> String {
@@ -32,36 +24,6 @@ fn memory_usage_of_a_limiter_is_at_most_48_bytes_beside_the_key() {
         let usage = cmd!(c, "MEMORY", "USAGE", "k").as_int() - key_alone;
         assert!((1..=48).contains(&usage), "{line}: {usage}");
     }
-}
-
-/// `used_memory` once it has come to rest: tables are moved to their new size a millisecond in every
-/// tenth of a second, and buffers of connections go a little after these.
-fn used_at_rest(server: &Server) -> i64 {
-    let mut last = used(server);
-    let mut since = Instant::now();
-    eventually("the memory in use comes to rest", || {
-        let now = used(server);
-        if (now - last).abs() > 1000 {
-            (last, since) = (now, Instant::now());
-        }
-        since.elapsed() > Duration::from_millis(250)
-    });
-    last
-}
-
-/// Bytes for each of 10,000 values that `line` makes, tables of the server included.
-fn bytes_per_key(server: &Server, line: impl Fn(usize) -> Vec<Vec<u8>>) -> f64 {
-    cmd!(server.conn(), "FLUSHALL", "SYNC");
-    let before = used_at_rest(server);
-    // A connection of its own, whose buffers go with it.
-    let mut c = server.conn();
-    for part in 0..10 {
-        let lines: Vec<_> = (part * 1000..(part + 1) * 1000).map(&line).collect();
-        assert!(c.pipeline(&lines).iter().all(|reply| !reply.is_error()));
-    }
-    assert_eq!(cmd!(c, "DBSIZE"), int(10_000));
-    drop(c);
-    (used_at_rest(server) - before) as f64 / 10_000.0
 }
 
 #[test]

@@ -2,12 +2,6 @@
 
 use crate::support::*;
 
-fn used(server: &Server) -> i64 {
-    server.info("memory")["used_memory"]
-        .parse()
-        .expect("a number")
-}
-
 /// 19 bytes.
 fn key(i: usize) -> String {
     format!("lock:{i:014}")
@@ -43,24 +37,6 @@ fn memory_usage_counts_the_value_and_a_long_owner() {
 const VALUE: i64 = 96;
 const _: () = assert!(VALUE <= 96);
 
-/// Bytes for each of 10,000 values that `line` makes, tables of the server included.
-fn bytes_per_key(server: &Server, line: impl Fn(usize) -> Vec<Vec<u8>>) -> f64 {
-    let mut c = server.conn();
-    cmd!(c, "FLUSHALL", "SYNC");
-    let before = used(server);
-    for part in 0..10 {
-        let lines: Vec<_> = (part * 1000..(part + 1) * 1000).map(&line).collect();
-        assert!(c.pipeline(&lines).iter().all(|reply| !reply.is_error()));
-    }
-    assert_eq!(cmd!(c, "DBSIZE"), int(10_000));
-    // The tables stop growing a little after the last key.
-    let mut last = used(server);
-    eventually("the tables have their size", || {
-        std::mem::replace(&mut last, used(server)) == last
-    });
-    (last - before) as f64 / 10_000.0
-}
-
 #[test]
 fn a_lock_costs_one_allocation_of_96_bytes() {
     let server = Options::new().start();
@@ -68,7 +44,7 @@ fn a_lock_costs_one_allocation_of_96_bytes() {
     bytes_per_key(&server, |i| args!["SET", key(i), "warm-up"]);
     let empty = {
         cmd!(c, "FLUSHALL", "SYNC");
-        used(&server)
+        used_at_rest(&server)
     };
     // A string of 20 bytes with a TTL: 161 bytes on 7.0.15 and 100 on 8.2.3, of which its own part
     // is known, so that the rest is what the server takes for any key.

@@ -1,5 +1,7 @@
 //! What several files of the suite share.
 
+use std::time::{Duration, Instant};
+
 pub(crate) use sluice_testbed::{
     args, array, bulk, chain, cmd, err, eventually, flavour, int, nil, ok, single, status, Aof,
     Conn, Kind, Options, Reply, Server,
@@ -377,4 +379,41 @@ pub(crate) fn wait_for_rewrites(server: &Server) {
 /// server would find it expired.
 pub(crate) fn leave_expired(c: &mut Conn) {
     assert_eq!(cmd!(c, "DEBUG", "SET-ACTIVE-EXPIRE", 0), ok());
+}
+
+/// `used_memory`.
+pub(crate) fn used(server: &Server) -> i64 {
+    server.info("memory")["used_memory"]
+        .parse()
+        .expect("a number")
+}
+
+/// `used_memory` once it has come to rest: tables are moved to their new size a millisecond in every
+/// tenth of a second, and buffers of connections go a little after these.
+pub(crate) fn used_at_rest(server: &Server) -> i64 {
+    let mut last = used(server);
+    let mut since = Instant::now();
+    eventually("the memory in use comes to rest", || {
+        let now = used(server);
+        if (now - last).abs() > 1000 {
+            (last, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(250)
+    });
+    last
+}
+
+/// Bytes for each of 10,000 values that `line` makes, tables of the server included.
+pub(crate) fn bytes_per_key(server: &Server, line: impl Fn(usize) -> Vec<Vec<u8>>) -> f64 {
+    cmd!(server.conn(), "FLUSHALL", "SYNC");
+    let before = used_at_rest(server);
+    // A connection of its own, whose buffers go with it.
+    let mut c = server.conn();
+    for part in 0..10 {
+        let lines: Vec<_> = (part * 1000..(part + 1) * 1000).map(&line).collect();
+        assert!(c.pipeline(&lines).iter().all(|reply| !reply.is_error()));
+    }
+    assert_eq!(cmd!(c, "DBSIZE"), int(10_000));
+    drop(c);
+    (used_at_rest(server) - before) as f64 / 10_000.0
 }
