@@ -2,11 +2,13 @@
 //!
 //! The policy comes with every call; the key holds only state. A verdict is therefore a
 //! function of the stored state, the caller's policy, the cost and the clock. Each algorithm
-//! has a file that says how it counts ([`meter::Meter`]); what is the same for all (calls,
-//! charges, refunds, blocks, effects) stands here.
+//! has a file that says how it counts ([`meter::Meter`]); what calls, charges and
+//! refunds do whatever the algorithm is written once, in `calls`.
 
 mod blocked;
 mod bucket;
+mod calls;
+mod effect;
 mod entries;
 mod fixed_window;
 mod meter;
@@ -17,21 +19,21 @@ mod sliding_log;
 mod sliding_window;
 mod verdict;
 
+pub use effect::LimiterEffect;
 pub use policy::{Algorithm, BucketPolicy, FixedWindowPolicy, LogPolicy, Policy, WindowPolicy};
 pub use sending::Send;
 pub use verdict::Verdict;
 
 use blocked::Block;
 use bucket::Bucket;
+use calls::{call, peek, refund, refuse, Spend};
 use fixed_window::FixedWindow;
-use meter::{ends_at, Meter};
 use sending::Sending;
-use shape::{Encoded, Log, Shape};
-use sliding_log::{LogDelta, SlidingLog};
+use shape::Shape;
+use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
 
-use crate::codec::{Blob, Malformed, Reader};
-use crate::{Error, Micros, Millis, State};
+use crate::{Error, Micros, Millis};
 
 /// The state of a limiter key. As good as new means no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +70,6 @@ pub struct Penalty {
     pub left_us: u64,
     /// Whether that is longer than it was.
     pub is_longer: bool,
-}
-
-/// Whether a cost that does not fit is counted nevertheless.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Spend {
-    IfAdmitted,
-    Always,
 }
 
 /// Runs one function for the meter that a policy is for.
@@ -306,273 +301,5 @@ impl From<Shape> for Limiter {
             shape,
             sending: Sending::default(),
         }
-    }
-}
-
-/// The meter of this kind that is stored, or nothing if all that is there is as good as new.
-#[inline(always)]
-fn find<M: Meter>(limiter: &mut Limiter, now: Micros) -> Result<Option<&mut M>, Error> {
-    let shape = limiter.limiter_mut();
-    if M::in_shape(shape).is_none() && !shape.is_drained(now) {
-        return Err(Error::OtherAlgorithm {
-            holds: shape.name(),
-            wanted: M::NAME,
-        });
-    }
-    Ok(M::in_shape_mut(shape))
-}
-
-#[inline(always)]
-fn call<M: Meter>(
-    mut stored: Option<&mut Limiter>,
-    policy: &Policy,
-    cost: u64,
-    spend: Spend,
-    now: Micros,
-    own: &M::Policy,
-) -> Result<(Verdict, Change), Error> {
-    let block_us = stored.as_ref().map_or(0, |limiter| limiter.blocked_us(now));
-    let found = match stored.as_deref_mut() {
-        Some(limiter) => find::<M>(limiter, now)?,
-        None => None,
-    };
-    let (is_stored, mut unused) = (found.is_some(), None);
-    let meter = match found {
-        Some(meter) => meter,
-        None => unused.insert(M::unused(own, now)),
-    };
-    let before = meter.read(own, now);
-    let wait_us = meter.wait_us(before, own, cost, now);
-    let is_admitted = wait_us.is_none() && block_us == 0;
-    if !is_admitted && spend == Spend::IfAdmitted {
-        let left = meter.left(before, own, now);
-        let verdict = Verdict::new(policy, wait_us, left).blocked(block_us);
-        let until = (is_stored && !meter.is_under(own)).then(|| ends_at(now, left.1));
-        let is_rebased = is_stored && meter.rebase(now);
-        return Ok((verdict, nothing_counted(stored, is_rebased, until, now)));
-    }
-    let must_send = !meter.is_under(own);
-    let ahead_us = match policy {
-        Policy::LeakyBucket(_) => meter.left(before, own, now).1,
-        _ => 0,
-    };
-    let after = meter.spend(before, own, cost, now)?;
-    let verdict = Verdict::new(policy, wait_us, meter.left(after, own, now))
-        .blocked(block_us)
-        .held(policy, ahead_us);
-    let change = match (stored, unused) {
-        (None, unused) => {
-            let shape = unused.map_or(Shape::Unused, Meter::into_shape);
-            Change::New(shape.into())
-        }
-        (Some(limiter), unused) => {
-            let is_new = unused.is_some();
-            if let Some(meter) = unused {
-                *limiter.limiter_mut() = meter.into_shape();
-            }
-            limiter.rebase_block(now);
-            limiter.tidy(now);
-            Change::Changed {
-                must_send: must_send || is_new,
-                until: None,
-            }
-        }
-    };
-    Ok((verdict, change))
-}
-
-/// What a call does that counts nothing: what lay ahead of the clock has been moved to now.
-fn nothing_counted(
-    stored: Option<&mut Limiter>,
-    is_rebased: bool,
-    until: Option<Millis>,
-    now: Micros,
-) -> Change {
-    let block_is_rebased = stored.is_some_and(|limiter| limiter.rebase_block(now));
-    match is_rebased || block_is_rebased {
-        true => Change::Changed {
-            must_send: true,
-            until,
-        },
-        false => Change::None { until },
-    }
-}
-
-fn peek<M: Meter>(
-    stored: Option<&Limiter>,
-    policy: &Policy,
-    cost: u64,
-    now: Micros,
-    own: &M::Policy,
-) -> Result<Verdict, Error> {
-    let block_us = stored.map_or(0, |limiter| limiter.blocked_us(now));
-    let shape = stored.map_or(&Shape::Unused, Limiter::limiter);
-    let unused;
-    let meter = match M::in_shape(shape) {
-        Some(meter) => meter,
-        None if shape.is_drained(now) => {
-            unused = M::unused(own, now);
-            &unused
-        }
-        None => {
-            return Err(Error::OtherAlgorithm {
-                holds: shape.name(),
-                wanted: M::NAME,
-            })
-        }
-    };
-    let reading = meter.read(own, now);
-    let left = meter.left(reading, own, now);
-    let wait_us = meter.wait_us(reading, own, cost, now);
-    Ok(Verdict::new(policy, wait_us, left)
-        .blocked(block_us)
-        .held(policy, left.1))
-}
-
-fn refuse<M: Meter>(
-    mut stored: Option<&mut Limiter>,
-    now: Micros,
-    own: &M::Policy,
-) -> Result<Change, Error> {
-    let found = match stored.as_deref_mut() {
-        Some(limiter) => find::<M>(limiter, now)?,
-        None => None,
-    };
-    let (mut until, mut is_rebased) = (None, false);
-    if let Some(meter) = found {
-        if !meter.is_under(own) {
-            let (_, reset_us) = meter.left(meter.read(own, now), own, now);
-            until = Some(ends_at(now, reset_us));
-        }
-        is_rebased = meter.rebase(now);
-    }
-    Ok(nothing_counted(stored, is_rebased, until, now))
-}
-
-fn refund<M: Meter>(
-    mut stored: Option<&mut Limiter>,
-    policy: &Policy,
-    cost: u64,
-    now: Micros,
-    own: &M::Policy,
-) -> Result<(Verdict, Change), Error> {
-    let block_us = stored.as_ref().map_or(0, |limiter| limiter.blocked_us(now));
-    let verdict = |left| Verdict::new(policy, None, left).blocked(block_us);
-    let found = match stored.as_deref_mut() {
-        Some(limiter) => find::<M>(limiter, now)?,
-        None => None,
-    };
-    let used = found.map(|meter| (meter.read(own, now), meter));
-    let Some((before, meter)) = used.filter(|(before, meter)| !is_full(*meter, *before, own, now))
-    else {
-        let full = (policy.limit(), 0);
-        return Ok((verdict(full), nothing_counted(stored, false, None, now)));
-    };
-    let after = meter.refund(before, own, cost, now);
-    let (left, is_full) = (meter.left(after, own, now), is_full(meter, after, own, now));
-    let Some(limiter) = stored else {
-        return Ok((verdict(left), Change::Gone));
-    };
-    limiter.rebase_block(now);
-    limiter.tidy(now);
-    if is_full {
-        *limiter.limiter_mut() = Shape::Unused;
-    }
-    let change = match limiter.shape {
-        Shape::Unused => Change::Gone,
-        _ => Change::Changed {
-            must_send: true,
-            until: None,
-        },
-    };
-    Ok((verdict(left), change))
-}
-
-/// Whether nothing is used, so that nothing can be given back.
-fn is_full<M: Meter>(meter: &M, reading: M::Reading, own: &M::Policy, now: Micros) -> bool {
-    meter.left(reading, own, now).1 == 0
-}
-
-/// An effect as a replica reads it. All are idempotent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LimiterEffect {
-    Whole(Limiter),
-    /// Adds to a log, and takes from it.
-    Log {
-        delta: LogDelta,
-        block: Option<Block>,
-    },
-}
-
-impl LimiterEffect {
-    /// The effect, and the clock of the primary that wrote it.
-    pub fn decode(bytes: &[u8]) -> Result<(LimiterEffect, Micros), Malformed> {
-        let mut from = Reader::new(bytes);
-        from.version(Limiter::VERSION)?;
-        let now = from.clock()?;
-        let encoded = Encoded::decode(&mut from)?;
-        from.finish()?;
-        let effect = match encoded {
-            Encoded {
-                log: Some(delta),
-                block,
-                ..
-            } => LimiterEffect::Log { delta, block },
-            Encoded { block, limiter, .. } => LimiterEffect::Whole(limiter.under(block).into()),
-        };
-        Ok((effect, now))
-    }
-}
-
-impl Limiter {
-    /// Applies an effect to what is stored. `None`: that has been changed in place; else
-    /// store this instead.
-    pub fn apply(stored: Option<&mut Limiter>, effect: LimiterEffect) -> Option<Limiter> {
-        let (delta, block) = match effect {
-            LimiterEffect::Whole(limiter) => return Some(limiter),
-            LimiterEffect::Log { delta, block } => (delta, block),
-        };
-        if let Some(limiter) = stored {
-            if let Shape::SlidingLog(log) = limiter.limiter_mut() {
-                log.apply(&delta);
-                limiter.set_block(block);
-                return None;
-            }
-        }
-        Some(delta.into_log().into_shape().under(block).into())
-    }
-
-    /// An effect that makes this state from nothing: for a rewritten append-only file.
-    pub fn rebuild(&self, now: Micros) -> Blob {
-        let mut out = effect_head(now);
-        self.shape.encode(&mut out, Log::Whole);
-        out
-    }
-}
-
-fn effect_head(now: Micros) -> Blob {
-    let mut out = Blob::new();
-    out.u8(Limiter::VERSION);
-    out.u64(now.0);
-    out
-}
-
-impl State for Limiter {
-    const VERSION: u8 = 1;
-
-    fn encode(&self, out: &mut Blob) {
-        self.shape.encode(out, Log::Whole);
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Limiter, Malformed> {
-        Shape::decode(from).map(Limiter::from)
-    }
-
-    /// Of a log only what happened last: it may be long.
-    #[inline]
-    fn to_effect(&self, now: Micros) -> Blob {
-        let mut out = effect_head(now);
-        self.shape.encode(&mut out, Log::Delta);
-        out
     }
 }
