@@ -1,5 +1,5 @@
 //! The bucket family in ticks, of which a token has as many as the period has µs. That these
-//! are exact fractions of tokens is what `../limiter_bucket_model.rs` is about.
+//! are exact fractions of tokens is what `../limiter_bucket_model/` is about.
 
 use crate::rules::{most_debt, Account, Numbers};
 use num_bigint::BigInt;
