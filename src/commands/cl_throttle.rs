@@ -42,7 +42,6 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     // More than the limit is never admitted: there is nothing to wait for.
     let is_possible = quantity < 0 || cost <= policy.limit();
     let (verdict, change) = if quantity < 0 {
-        calls.refunded.hit();
         Limiter::refund(key.value(), &policy, cost, now)?
     } else if is_possible {
         Limiter::decide(key.value(), &policy, cost, now)?
@@ -50,7 +49,9 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
         let verdict = Limiter::peek(key.value().as_deref(), &policy, cost, now)?;
         (verdict, Limiter::refuse(key.value(), &policy, now)?)
     };
-    if quantity > 0 {
+    if quantity < 0 {
+        calls.refunded.hit();
+    } else {
         calls.decided(verdict.allowed);
     }
     limiters::commit(ctx, &mut key, name, change, now);

@@ -145,6 +145,20 @@ fn a_quantity_above_the_limit_is_limited_without_a_retry() {
 }
 
 #[test]
+fn a_call_that_is_an_error_is_counted_nowhere() {
+    let server = own(Options::new());
+    let mut c = server.conn();
+    cmd!(c, "RL.FIXEDWINDOW", "k", 5, 60_000);
+    let other = err("ERR key holds a FIXEDWINDOW limiter, not bucket");
+    for quantity in [-1, 0, 1, 6] {
+        assert_eq!(cmd!(c, "CL.THROTTLE", "k", 4, 1, 60, quantity), other);
+    }
+    for what in ["allowed", "denied", "peeked", "charged", "refunded"] {
+        assert_eq!(counter(&server, &format!("rl_gcra_{what}")), 0, "{what}");
+    }
+}
+
+#[test]
 fn a_negative_quantity_gives_back() {
     let server = recorder();
     let mut c = server.conn();
