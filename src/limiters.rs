@@ -13,13 +13,44 @@ use sluice_core::limiter::{Change, Send};
 use sluice_core::waiting::{KeyName, Mono};
 use sluice_core::{Limiter, Micros};
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, HashMap};
 
 thread_local! {
     // The server's main thread only.
-    static BEHIND: RefCell<BinaryHeap<Reverse<(Mono, KeyName)>>> =
-        const { RefCell::new(BinaryHeap::new()) };
+    static BEHIND: RefCell<Behind> = RefCell::default();
+}
+
+/// Keys with something held back, and when it is due. A key is listed once, however often it
+/// goes and comes back meanwhile.
+#[derive(Default)]
+struct Behind {
+    due: BTreeSet<(Mono, KeyName)>,
+    keys: HashMap<KeyName, Mono>,
+}
+
+impl Behind {
+    fn list(&mut self, key: KeyName, due: Mono) {
+        match self.keys.get(&key) {
+            // Looked at then, it is listed again if that is too early.
+            Some(listed) if *listed <= due => return,
+            Some(listed) => {
+                self.due.remove(&(*listed, key.clone()));
+            }
+            None => {}
+        }
+        self.due.insert((due, key.clone()));
+        self.keys.insert(key, due);
+    }
+
+    fn first_due(&self) -> Option<Mono> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn take_first(&mut self) -> Option<KeyName> {
+        let (_, key) = self.due.pop_first()?;
+        self.keys.remove(&key);
+        Some(key)
+    }
 }
 
 /// Makes what a call does to a key happen, and known.
@@ -63,27 +94,29 @@ fn publish(ctx: Context, key: &mut Key<'_, Limiter>, name: Text<'_>, must_send: 
 
 fn send_within(ms: u64, key: KeyName) {
     let due = Mono(clock::mono().0 + ms * 1000);
-    BEHIND.with_borrow_mut(|behind| behind.push(Reverse((due, key))));
+    BEHIND.with_borrow_mut(|behind| behind.list(key, due));
     timer::arm(ms);
 }
 
 /// From the timer and from cron: sends what is due, if the server allows that now.
 pub(crate) fn catch_up(ctx: Context) {
-    if BEHIND.with_borrow(BinaryHeap::is_empty) {
+    if BEHIND.with_borrow(|behind| behind.due.is_empty()) {
         return;
     }
     if !ctx.is_primary() {
-        return BEHIND.with_borrow_mut(BinaryHeap::clear);
+        BEHIND.take();
+        return;
     }
     let now = clock::mono();
-    while let Some(Reverse((due, key))) = BEHIND.with_borrow(|behind| behind.peek().cloned()) {
+    while let Some(due) = BEHIND.with_borrow(Behind::first_due) {
         if due > now || ctx.must_not_propagate() {
             // Cron comes back to a pause.
             timer::arm(due.0.saturating_sub(now.0).div_ceil(1000).max(10));
             return;
         }
-        BEHIND.with_borrow_mut(BinaryHeap::pop);
-        send(ctx, key);
+        if let Some(key) = BEHIND.with_borrow_mut(Behind::take_first) {
+            send(ctx, key);
+        }
     }
 }
 

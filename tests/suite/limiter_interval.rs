@@ -233,6 +233,24 @@ fn an_effect_that_goes_at_once_starts_the_interval_anew() {
     });
 }
 
+/// A key that goes and comes back within an interval is listed once.
+#[test]
+fn what_is_held_back_takes_no_more_memory_for_a_key_that_comes_and_goes() {
+    let server = own(Options::new().config("latency-tracking", "no"));
+    let mut c = server.conn();
+    assert_eq!(cmd!(c, "CONFIG", "SET", INTERVAL, HOUR_MS), ok());
+    let call = words("RL.FIXEDWINDOW k 1000 60000");
+    let round = [call.clone(), call, words("RL.RESET k")];
+    let rounds: Vec<_> = (0..1000).flat_map(|_| round.clone()).collect();
+    c.pipeline(&rounds);
+    let before = used_at_rest(&server);
+    for _ in 0..10 {
+        c.pipeline(&rounds);
+    }
+    let grown = used_at_rest(&server) - before;
+    assert!(grown < 100_000, "{grown} bytes for 10,000 rounds");
+}
+
 #[test]
 fn a_denial_that_moves_the_state_back_goes_at_once() {
     let chain = chain();
