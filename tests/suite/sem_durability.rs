@@ -360,3 +360,21 @@ fn a_rewrite_writes_one_bounded_effect_for_each_holder() {
         assert_eq!(of_holder(&mut c, "k", &format!("h{n}"), "token"), token);
     }
 }
+
+/// A file that was rewritten without preamble says of our keys what is inside them, and no more:
+/// that somebody took the TTL away is not in it.
+#[test]
+fn a_rewritten_file_gives_a_persisted_key_the_ttl_of_its_deadlines() {
+    let server = Options::new().aof(Aof::Pure).start();
+    server.clock().freeze_at(T_US);
+    let mut c = server.conn();
+    acquire(&mut c, "k a 60000 3");
+    assert_eq!(cmd!(c, "PERSIST", "k"), int(1));
+    assert_eq!(cmd!(c, "PTTL", "k"), int(-1));
+    cmd!(c, "BGREWRITEAOF");
+    wait_for_rewrites(&server);
+    server.restart();
+    let mut c = server.conn();
+    assert_eq!(cmd!(c, "PTTL", "k"), int(60_000));
+    holds(&mut c, "k", &[("a", 1)]);
+}

@@ -191,6 +191,24 @@ fn while_its_slot_is_migrating_a_semaphore_that_is_still_here_is_served_here() {
     assert_quiet(target);
 }
 
+/// Served there only to those who ASK: a waiter, whom nobody asks again, is sent away too.
+#[test]
+fn a_waiter_at_the_importing_node_is_told_that_the_slot_moves() {
+    let cluster = Cluster::start();
+    let (slot, from, to) = cluster.place("{a}k");
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
+    ask(source, "SEM.ACQUIRE {a}k a 60000 1");
+    cluster.open_slot(slot, from, to);
+    cluster.migrate("{a}k", from, to);
+    let mut waiter = target.conn();
+    assert_eq!(cmd!(waiter, "ASKING"), ok());
+    waiter.send(&words("SEM.ACQUIRE {a}k w 60000 1 BLOCK 60000"));
+    let moves = "TRYAGAIN the key's slot is moving: ask again where it is served";
+    assert_eq!(waiter.recv(), err(moves));
+    cluster.close_slot(slot, from, to);
+    assert_quiet(target);
+}
+
 #[test]
 fn what_becomes_free_in_a_migrating_slot_is_not_granted_there() {
     let cluster = Cluster::start();
