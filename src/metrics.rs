@@ -257,48 +257,30 @@ fn name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_with_nul(text.as_bytes()).expect("one NUL, at the end")
 }
 
+macro_rules! percentiles {
+    ($field:ident, $times:ident, $of:literal) => {
+        $times.with(|times| {
+            let names = [
+                concat!($of, "_p50\0"),
+                concat!($of, "_p95\0"),
+                concat!($of, "_p99\0"),
+                concat!($of, "_max\0"),
+            ];
+            times.fields(names.map(name), $field);
+        });
+    };
+}
+
 /// Everything `INFO sluice` shows.
 pub(crate) fn fields(field: &mut dyn FnMut(&CStr, u64)) {
     for (name, counter) in COUNTERS {
         field(name, counter.get());
     }
     calls_fields(field);
-    HOLD_MS.with(|times| {
-        let names = [
-            c"lock_hold_ms_p50",
-            c"lock_hold_ms_p95",
-            c"lock_hold_ms_p99",
-            c"lock_hold_ms_max",
-        ];
-        times.fields(names, field);
-    });
-    WAIT_US.with(|times| {
-        let names = [
-            c"lock_wait_us_p50",
-            c"lock_wait_us_p95",
-            c"lock_wait_us_p99",
-            c"lock_wait_us_max",
-        ];
-        times.fields(names, field);
-    });
-    SEM_HOLD_MS.with(|times| {
-        let names = [
-            c"sem_hold_ms_p50",
-            c"sem_hold_ms_p95",
-            c"sem_hold_ms_p99",
-            c"sem_hold_ms_max",
-        ];
-        times.fields(names, field);
-    });
-    SEM_WAIT_US.with(|times| {
-        let names = [
-            c"sem_wait_us_p50",
-            c"sem_wait_us_p95",
-            c"sem_wait_us_p99",
-            c"sem_wait_us_max",
-        ];
-        times.fields(names, field);
-    });
+    percentiles!(field, HOLD_MS, "lock_hold_ms");
+    percentiles!(field, WAIT_US, "lock_wait_us");
+    percentiles!(field, SEM_HOLD_MS, "sem_hold_ms");
+    percentiles!(field, SEM_WAIT_US, "sem_wait_us");
     field(c"waiters", waiting::waiters());
     field(c"waiters_peak", WAITERS_PEAK.0.load(Relaxed));
     field(c"token_high_water", tokens::high_water());

@@ -193,6 +193,18 @@ impl<'a> Args<'a> {
         read(self)
     }
 
+    /// The integer behind an option's word, which may be given once.
+    #[inline]
+    pub(crate) fn integer_option(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        option: &mut Option<u64>,
+    ) -> Result<(), Error> {
+        let value = self.value(|args| args.integer(name, range))?;
+        parse::once(option, value)
+    }
+
     pub(crate) fn finish(self) -> Result<(), Error> {
         if self.rest.is_empty() {
             Ok(())

@@ -95,6 +95,18 @@ impl Context {
         }
     }
 
+    /// A name and its value in a map.
+    pub(crate) fn reply_integer_field(self, name: &str, value: u64) {
+        self.reply_bytes(name.as_bytes());
+        self.reply_integer(value);
+    }
+
+    /// As above.
+    pub(crate) fn reply_text_field(self, name: &str, value: &[u8]) {
+        self.reply_bytes(name.as_bytes());
+        self.reply_bytes(value);
+    }
+
     /// Opens an array; the caller then replies `len` times.
     pub(crate) fn reply_array(self, len: usize) {
         // SAFETY: the context is the running command's.

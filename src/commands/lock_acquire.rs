@@ -105,10 +105,7 @@ fn options(mut args: Args<'_>) -> Result<Options<'_>, Error> {
     while let Some(word) = args.word() {
         if parse::is_word(word, "BLOCK") {
             let range = 1..=settings::LOCK_MAX_WAIT_MS.get();
-            parse::once(
-                &mut wait_ms,
-                args.value(|args| args.integer("BLOCK", range))?,
-            )?;
+            args.integer_option("BLOCK", range, &mut wait_ms)?;
         } else if parse::is_word(word, "META") {
             parse::once(&mut meta, args.value(Args::bytes)?)?;
         } else if parse::is_word(word, "SHARED") {
@@ -119,10 +116,7 @@ fn options(mut args: Args<'_>) -> Result<Options<'_>, Error> {
             parse::once(&mut session, ())?;
         } else if parse::is_word(word, "MAXHOLD") {
             let range = 1..=longest;
-            parse::once(
-                &mut maxhold_ms,
-                args.value(|args| args.integer("MAXHOLD", range))?,
-            )?;
+            args.integer_option("MAXHOLD", range, &mut maxhold_ms)?;
         } else {
             return Err(Error::Syntax);
         }

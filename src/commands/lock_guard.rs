@@ -17,10 +17,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let mut px = None;
     while let Some(word) = args.word() {
         if parse::is_word(word, "PX") {
-            parse::once(
-                &mut px,
-                args.value(|args| args.integer("PX", 1..=Guard::MAX_PX))?,
-            )?;
+            args.integer_option("PX", 1..=Guard::MAX_PX, &mut px)?;
         } else {
             return Err(Error::Syntax);
         }

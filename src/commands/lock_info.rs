@@ -26,37 +26,26 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
 
     let db = ctx.db();
     ctx.reply_map(5);
-    ctx.reply_bytes(b"mode");
-    ctx.reply_bytes(lock.mode().as_bytes());
-    ctx.reply_bytes(b"token");
-    ctx.reply_integer(lock.live_token(now).map_or(0, Token::get));
-    ctx.reply_bytes(b"ttl_ms");
-    ctx.reply_integer(ends(lock.deadline()));
+    ctx.reply_text_field("mode", lock.mode().as_bytes());
+    ctx.reply_integer_field("token", lock.live_token(now).map_or(0, Token::get));
+    ctx.reply_integer_field("ttl_ms", ends(lock.deadline()));
     ctx.reply_bytes(b"holders");
     ctx.reply_array(lock.live_holds(now).count());
     for hold in lock.live_holds(now) {
         let is_session = sessions::is_bound(db, name.bytes(), hold.token);
         reply_hold(ctx, hold, is_session, ends(hold.deadline), now);
     }
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_integer(waiting::len_of(ctx, name) as u64);
+    ctx.reply_integer_field("waiters", waiting::len_of(ctx, name) as u64);
     Ok(Reply::Sent)
 }
 
 fn reply_hold(ctx: Context, hold: &Hold, is_session: bool, ttl_ms: u64, now: Millis) {
     ctx.reply_map(7);
-    ctx.reply_bytes(b"owner");
-    ctx.reply_bytes(hold.holder.owner());
-    ctx.reply_bytes(b"token");
-    ctx.reply_integer(hold.token.get());
-    ctx.reply_bytes(b"holds");
-    ctx.reply_integer(u64::from(hold.holds));
-    ctx.reply_bytes(b"ttl_ms");
-    ctx.reply_integer(ttl_ms);
-    ctx.reply_bytes(b"held_ms");
-    ctx.reply_integer(now.since(hold.granted));
-    ctx.reply_bytes(b"session");
-    ctx.reply_integer(is_session.into());
-    ctx.reply_bytes(b"meta");
-    ctx.reply_bytes(hold.holder.meta());
+    ctx.reply_text_field("owner", hold.holder.owner());
+    ctx.reply_integer_field("token", hold.token.get());
+    ctx.reply_integer_field("holds", u64::from(hold.holds));
+    ctx.reply_integer_field("ttl_ms", ttl_ms);
+    ctx.reply_integer_field("held_ms", now.since(hold.granted));
+    ctx.reply_integer_field("session", is_session.into());
+    ctx.reply_text_field("meta", hold.holder.meta());
 }

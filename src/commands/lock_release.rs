@@ -20,10 +20,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
             parse::once(&mut token, args.value(|args| args.token("TOKEN"))?)?;
         } else if parse::is_word(word, "KEEP") {
             let range = 1..=settings::LOCK_MAX_LEASE_MS.get();
-            parse::once(
-                &mut keep_ms,
-                args.value(|args| args.integer("KEEP", range))?,
-            )?;
+            args.integer_option("KEEP", range, &mut keep_ms)?;
         } else {
             return Err(Error::Syntax);
         }

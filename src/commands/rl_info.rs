@@ -34,8 +34,7 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
     let algorithm = if is_used { limiter.algorithm() } else { "none" };
     ctx.reply_bytes(algorithm.as_bytes());
     for (name, value) in fields {
-        ctx.reply_bytes(name.as_bytes());
-        ctx.reply_integer(value);
+        ctx.reply_integer_field(name, value);
     }
     Ok(Reply::Sent)
 }

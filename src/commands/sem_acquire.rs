@@ -94,16 +94,10 @@ fn options(mut args: Args<'_>) -> Result<Options<'_>, Error> {
     let (mut permits, mut wait_ms, mut meta, mut session) = (None, None, None, None);
     while let Some(word) = args.word() {
         if parse::is_word(word, "PERMITS") {
-            parse::once(
-                &mut permits,
-                args.value(|args| args.integer("PERMITS", PERMITS))?,
-            )?;
+            args.integer_option("PERMITS", PERMITS, &mut permits)?;
         } else if parse::is_word(word, "BLOCK") {
             let range = 1..=settings::LOCK_MAX_WAIT_MS.get();
-            parse::once(
-                &mut wait_ms,
-                args.value(|args| args.integer("BLOCK", range))?,
-            )?;
+            args.integer_option("BLOCK", range, &mut wait_ms)?;
         } else if parse::is_word(word, "META") {
             parse::once(&mut meta, args.value(Args::bytes)?)?;
         } else if parse::is_word(word, "SESSION") {

@@ -31,35 +31,25 @@ fn run(ctx: Context, mut args: Args<'_>) -> Result<Reply, Error> {
 
     let db = ctx.db();
     ctx.reply_map(4);
-    ctx.reply_bytes(b"permits");
-    ctx.reply_integer(permits);
-    ctx.reply_bytes(b"ttl_ms");
-    ctx.reply_integer(ends(semaphore.deadline()));
+    ctx.reply_integer_field("permits", permits);
+    ctx.reply_integer_field("ttl_ms", ends(semaphore.deadline()));
     ctx.reply_bytes(b"holders");
     ctx.reply_array(holders);
     for hold in semaphore.live_holds(now) {
         let is_session = sessions::is_bound(db, name.bytes(), hold.token);
         reply_hold(ctx, hold, is_session, ends(hold.deadline), now);
     }
-    ctx.reply_bytes(b"waiters");
-    ctx.reply_integer(waiting::len_of(ctx, name) as u64);
+    ctx.reply_integer_field("waiters", waiting::len_of(ctx, name) as u64);
     Ok(Reply::Sent)
 }
 
 fn reply_hold(ctx: Context, hold: &Hold, is_session: bool, ttl_ms: u64, now: Millis) {
     ctx.reply_map(7);
-    ctx.reply_bytes(b"holder");
-    ctx.reply_bytes(hold.holder.owner());
-    ctx.reply_bytes(b"token");
-    ctx.reply_integer(hold.token.get());
-    ctx.reply_bytes(b"permits");
-    ctx.reply_integer(u64::from(hold.permits));
-    ctx.reply_bytes(b"ttl_ms");
-    ctx.reply_integer(ttl_ms);
-    ctx.reply_bytes(b"held_ms");
-    ctx.reply_integer(now.since(hold.granted));
-    ctx.reply_bytes(b"session");
-    ctx.reply_integer(is_session.into());
-    ctx.reply_bytes(b"meta");
-    ctx.reply_bytes(hold.holder.meta());
+    ctx.reply_text_field("holder", hold.holder.owner());
+    ctx.reply_integer_field("token", hold.token.get());
+    ctx.reply_integer_field("permits", u64::from(hold.permits));
+    ctx.reply_integer_field("ttl_ms", ttl_ms);
+    ctx.reply_integer_field("held_ms", now.since(hold.granted));
+    ctx.reply_integer_field("session", is_session.into());
+    ctx.reply_text_field("meta", hold.holder.meta());
 }
